@@ -19,26 +19,26 @@ import (
 	"deepwork/session/store"
 )
 
-// An Agent is what a leader has an agent do.
+// An Agent says what a leader wants an agent to do.
 type Agent struct {
-	// its ID, LogID, WorkflowSessionID, StepID, Executor and Variant; with Conversation it goes on
+	// its ID, LogID, WorkflowSessionID, StepID, Executor and Variant; with Conversation it continues that one
 	Execution task.Execution
 	Prompt    string
-	Env       []string // for this process alone, never stored on the board
+	Env       []string // for this process only; never stored on the board
 	MCP       executors.MCP
-	Started   func() // called once it has a slot and runs; may be nil
+	Started   func() // called once the agent has a slot and runs; may be nil
 	Workspace string // in which it works; "" means that of the run
 
 	Model       string           // "" means that of the executor's own settings
-	Timeout     time.Duration    // after which it is ended; 0 means no limit
-	IdleTimeout time.Duration    // of no output and no call; 0 means no limit
-	Called      func() time.Time // when it was last in a call: now, if it is; needed with IdleTimeout
+	Timeout     time.Duration    // the agent is ended after this time; 0 means no limit
+	IdleTimeout time.Duration    // without output or calls; 0 means no limit
+	Called      func() time.Time // time of its last call: now, during one; needed with IdleTimeout
 }
 
-// LimitReached is how the error of an execution begins that was ended by a limit of its step.
+// LimitReached is how the error of an execution begins that a limit of its step has ended.
 const LimitReached = "It was ended by a limit of the step: "
 
-// limited ends an agent that reaches a limit of its step, once it runs, and returns which that is, or "".
+// limited ends a running agent that reaches a limit of its step, and returns which limit that is, or "".
 func (a *Agent) limited(r *execution, log string, ended <-chan struct{}) string {
 	if a.Timeout == 0 && a.IdleTimeout == 0 {
 		return ""
@@ -79,13 +79,13 @@ func (a *Agent) limited(r *execution, log string, ended <-chan struct{}) string 
 	}
 }
 
-// RunAgent runs one process of an agent, when a slot is free, until it ends, and returns how. When ctx
-// ends, it asks the agent to end first. The error is one of the board, of what cannot be run at all, or
-// ctx's if the agent never ran.
+// RunAgent runs one process of an agent, once a slot is free, until it ends, and returns how it ended. When
+// ctx ends, RunAgent first asks the agent to end. The error is the board's, says what cannot be run at all,
+// or is ctx's if the agent never ran.
 func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err error) {
 	x, e := a.Execution, l.execution.engine
 	defer func() {
-		if fault := recover(); fault != nil { // the run goes on without it, and ends its process last
+		if fault := recover(); fault != nil { // the run goes on without this agent, and ends its process last
 			e.Log.Error("the agent of a step cannot be run", "run", x.AttemptID, "step", x.StepID, "error",
 				fmt.Sprint(fault), "trace", string(debug.Stack()))
 			err = fmt.Errorf("running its agent failed, which is an error in deepwork; the log says where: %v", fault)
@@ -123,8 +123,8 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	defer r.stop()
 	r.making = r.stopping
 	end := &outcome{Ending: task.Ending{State: task.Stopped}}
-	if errors.Is(err, store.ErrPending) { // it may be there, with a slot
-		// fails only if it was not added, or this process stops leading
+	if errors.Is(err, store.ErrPending) { // it may be on the board, with a slot
+		// fails only if it was not added, or if this process stops leading
 		_ = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 		e.wakeUp()
 	}
@@ -174,7 +174,8 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	return &x, nil
 }
 
-// await waits for a slot, unless the execution has one. It returns nil when it has, and else how it ended.
+// await waits for a slot, unless the execution has one. It returns nil once it has one, otherwise how the
+// execution ended.
 func (l *Lead) await(r *execution, cfg *config.Config, claimed bool) *outcome {
 	e, ctx := r.engine, r.stopping
 	for !claimed {
@@ -190,7 +191,7 @@ func (l *Lead) await(r *execution, cfg *config.Config, claimed bool) *outcome {
 		claimed, err = l.records.ClaimStep(ctx, r.row.AttemptID, r.row.ID, e.slots(cfg), e.claimHere(),
 			board.Limits(cfg))
 		if errors.Is(err, store.ErrPending) {
-			return r.notRun() // it may have the slot: its end frees that, and another agent gets one
+			return r.notRun() // it may have a slot, which another agent gets when it ends
 		}
 
 		if err != nil && ctx.Err() == nil && !board.Passing(err) {
@@ -198,14 +199,14 @@ func (l *Lead) await(r *execution, cfg *config.Config, claimed bool) *outcome {
 		}
 	}
 
-	// The agent whose slot this is may have used up the budget of the run since its leader looked.
+	// The agent that had this slot may have used up the run's budget since the leader looked.
 	if why, err := l.OverBudget(ctx); err != nil || why != "" || ctx.Err() != nil {
-		return r.notRun() // its leader gets the same answer
+		return r.notRun() // the leader gets the same answer
 	}
 	return nil
 }
 
-// claimHere is the place whose slots count, nil for those of the whole board.
+// claimHere returns the place whose slots count, nil for those of the whole board.
 func (e *Engine) claimHere() *task.Claim {
 	if e.Shared == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 // DeleteArgs are the arguments of delete_task.
 type DeleteArgs struct {
 	TaskID string `json:"task_id" arg:"UUID"`
-	Force  bool   `json:"-"` // discard repositories in its worktrees: for people, on the command line
+	Force  bool   `json:"-"` // discard repositories in its worktrees; only for people at the command line
 }
 
 // StartArgs are the arguments of start_task_attempt.
@@ -27,8 +27,8 @@ type RepoArgs struct {
 	TargetBranch string `json:"target_branch" arg:"Branch to start from, as committed"`
 }
 
-// FollowUpArgs are the arguments of follow_up (seed 004, "MCP follow-up tool"):
-// exactly one of SessionID and the target.
+// FollowUpArgs are the arguments of follow_up (seed 004, "MCP follow-up tool"): exactly one of SessionID and
+// the target.
 type FollowUpArgs struct {
 	board.Target `optional:"true"`
 
@@ -39,10 +39,10 @@ type FollowUpArgs struct {
 	Wait      bool    `json:"wait,omitempty" arg:"Reply when it has ended"`
 	RequestID *string `json:"request_id" arg:"Any text, for retries"`
 
-	// WorkspaceID is the name that earlier clients have for AttemptID (DESIGN "Task board").
+	// WorkspaceID is what earlier clients call AttemptID (DESIGN "Task board").
 	WorkspaceID *string `json:"workspace_id" arg:"Another name for attempt_id." unlisted:"true"`
 
-	Comments []string `json:"-"` // that Prompt has; see merge.CommentAttempt
+	Comments []string `json:"-"` // the comments in Prompt; see merge.CommentAttempt
 }
 
 // Tags implements fieldtag.Tagger.
@@ -80,7 +80,7 @@ type TailArgs struct {
 	Wait        *float64 `json:"wait" arg:"Seconds, to 30. Default: 0" min:"0" max:"30"`
 	Raw         *bool    `json:"raw" arg:"The lines as printed"`
 
-	Newest bool `json:"-"` // of the execution, if AfterIndex is nil
+	Newest bool `json:"-"` // the newest entries of the execution, if AfterIndex is nil
 }
 
 // Tags implements fieldtag.Tagger.

@@ -101,7 +101,7 @@ func (e *Engine) attemptDetails(
 		if ctx.Err() != nil {
 			return nil, nil, fmt.Errorf("looking at the attempt's worktrees: %w", ctx.Err())
 		}
-		if err != nil { // a repository that was moved does not prevent the reply
+		if err != nil { // a repository that was moved must not prevent the reply
 			r.Notice = new(fmt.Sprintf("The changes are not known: %v.", err))
 		}
 		if v.Elsewhere != "" {
@@ -115,8 +115,8 @@ func (e *Engine) attemptDetails(
 	return r, now, nil
 }
 
-// noticeMerge records that an attempt was merged by hand, with all that its worktrees have. If that fails, the next
-// look does it.
+// noticeMerge records that somebody merged by hand everything in an attempt's worktrees. If that fails, the
+// next look records it.
 func (e *Engine) noticeMerge(ctx context.Context, b board.View, a *task.Attempt, r *AttemptReply) {
 	left := slices.ContainsFunc(r.Repos, func(v AttemptRepo) bool { return !v.ByHand || v.Loose > 0 || v.Merging })
 	unfinished := a.Run != nil && a.State != task.Completed
@@ -135,11 +135,11 @@ func (e *Engine) noticeMerge(ctx context.Context, b board.View, a *task.Attempt,
 	r.State = board.Merged
 }
 
-// WaitsForSlot begins the notice of an attempt that waits because too many run.
+// WaitsForSlot begins the notice of an attempt that waits because too many are running.
 const WaitsForSlot = "It waits for a slot"
 
-// whyWaiting says what a waiting attempt waits for, to those who do not see all attempts without
-// the numbers of the others.
+// whyWaiting says what a waiting attempt waits for. Callers who do not see all attempts do not get the
+// numbers of the others.
 func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.AttemptDetails) (*string, error) {
 	cfg, err := e.Config(ctx)
 	if err != nil {
@@ -178,7 +178,7 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 		Conflicts:    []string{},
 	}
 	if repo.BaseCommit == nil || a.Elsewhere(e.Here) {
-		return r, nil // not created yet, or not here
+		return r, nil // not created yet, or not on this machine
 	}
 	s, err := e.Worktrees(a).Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
 	if r.Gone = errors.Is(err, worktree.ErrNoWorktree) || err == nil && !s.Exists; r.Gone {
@@ -194,7 +194,7 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 	return r, nil
 }
 
-// bounds returns the most entries that a reply has, and how long the call waits for the first one.
+// bounds returns the maximum number of entries in a reply, and how long the call waits for the first one.
 func (a TailArgs) bounds() (limit int, patience time.Duration, err error) {
 	limit, err = board.Within("limit", a.Limit, DefaultTail, 1, MaxTail)
 	if err != nil {
@@ -215,7 +215,7 @@ func (a TailArgs) bounds() (limit int, patience time.Duration, err error) {
 	return limit, time.Duration(*a.Wait * float64(time.Second)), nil
 }
 
-// TailAttempt returns the output of an attempt's agents, as messages or as lines, and can wait for more.
+// TailAttempt returns the output of an attempt's agents, as messages or as lines. It can wait for more.
 func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs) (*TailReply, error) {
 	b, id, err := e.ViewOfAttempt(ctx, who, a.Target)
 	if err != nil {
@@ -236,7 +236,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 	}
 
 	for until := time.Now().Add(patience); ; {
-		at, err := b.Attempt(ctx, id) // before the log: its end is final
+		at, err := b.Attempt(ctx, id) // read before the log, so that an end is final
 		if err != nil {
 			return nil, board.AttemptFault("reading the attempt", err, id)
 		}
@@ -270,14 +270,14 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 
 		most := limit
 		if !raw && after != nil {
-			most += linePieces // which the last line may need
+			most += linePieces // the last line may need as many
 		}
 		entries, next, err := e.tail(ctx, b, at, part.log, after, most, max(0, min(left, 500*time.Millisecond)))
 		if err != nil {
 			return nil, fmt.Errorf("reading the attempt's log: %w", err)
 		}
 		if part.cut(&entries) && after != nil {
-			next = *after // all that follows is of a later execution
+			next = *after // everything that follows belongs to a later execution
 		}
 		r := &TailReply{
 			AttemptID: id,
@@ -295,7 +295,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if len(r.Entries)+len(r.Messages) > 0 || left <= 0 {
 			return r, nil
 		}
-		if len(entries) > 0 && after != nil && r.NextIndex == *after { // the end of a line is missing
+		if len(entries) > 0 && after != nil && r.NextIndex == *after { // the line is not complete yet
 			_ = wait.For(ctx, min(left, 200*time.Millisecond)) // the next read reports the error
 		}
 		after, newest = &r.NextIndex, false // wait for new entries only

@@ -11,7 +11,7 @@ import (
 	"deepwork/session/board"
 )
 
-// A Waited is the reply of a call that lasts until the agent or run that it has started ends.
+// A Waited is the reply of a call that lasts until the agent or the run that it has started ends.
 type Waited interface {
 	GoesOn() string   // the id of the attempt while it has not ended; "" if it has, or the call does not wait for it
 	Standing() string // the state of the attempt
@@ -29,10 +29,10 @@ func (g *Going) GoesOn() string { return g.attempt }
 // Standing implements Waited.
 func (g *Going) Standing() string { return string(g.state) }
 
-// awaitLook is how often a call looks at what it waits for.
+// awaitLook is how often a call checks what it waits for.
 const awaitLook = 500 * time.Millisecond
 
-// Await returns an attempt once it has ended, or when the call has to be answered (quality_gate.reply_within).
+// Await returns an attempt once it has ended, or when the call must be answered (quality_gate.reply_within).
 func (e *Engine) Await(ctx context.Context, who session.Caller, attemptID string) (*FullAttemptReply, error) {
 	b, id, err := e.ViewOfAttempt(ctx, who, board.Target{AttemptID: &attemptID})
 	if err != nil {
@@ -56,8 +56,8 @@ func (e *Engine) Await(ctx context.Context, who session.Caller, attemptID string
 	}
 }
 
-// WaitedReply returns the reply of a call of a tool that waits for an attempt: first is what the tool replied when it
-// had started it.
+// WaitedReply returns the reply of a tool's call that waits for an attempt. first is the tool's reply when it
+// had started the attempt.
 func WaitedReply(tool string, first json.RawMessage, now *FullAttemptReply) (Waited, error) {
 	going := Going{state: now.State}
 	if now.Open {
@@ -73,7 +73,7 @@ func WaitedReply(tool string, first json.RawMessage, now *FullAttemptReply) (Wai
 		r := &FollowUpReply{}
 		err := json.Unmarshal(first, r)
 		if !now.Open {
-			r.QueuedPrompt = nil // it has been sent or dropped
+			r.QueuedPrompt = nil // it was sent or dropped
 			r.Notice = new(fmt.Sprintf("The agent has ended (%s): get_attempt says how.", now.State))
 		}
 		r.Going = going

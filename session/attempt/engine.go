@@ -1,14 +1,14 @@
-// Package attempt runs coding agents on the tasks of the board (seed 004): an attempt is a worktree
-// for each repository, an agent that works there, and follow-ups. Every change is on the board
-// before it is acknowledged, so any server of the project can continue it.
+// Package attempt runs coding agents on the tasks of the board (seed 004): an attempt is a worktree for each
+// repository, an agent that works there, and follow-ups. Every change is on the board before it is
+// acknowledged, so any server of the project can continue it.
 //
 // Each execution of an agent is led by one goroutine of the server that owns it (see execution); an
-// executors.Executor handles the agent itself. To add one whose agents are not processes of this machine,
-// implement that in its own package and name it in Options.Executors. Workspaces are always created
-// on this machine. Tasks and lists are in package board, and what brings an attempt's commits into branches
-// is in package merge.
+// executors.Executor handles the agent itself. To add an executor whose agents are not processes of this
+// machine, implement the interface in a package of its own and name it in Options.Executors. Workspaces are
+// always created on this machine. Tasks and lists are in package board; package merge brings an attempt's
+// commits into branches.
 //
-// What a reader has to hold:
+// The concepts to know:
 //
 //   - Engine and its Options: serve, which hands out slots; passive engines; Settle and recover
 //   - an attempt: its repositories, workspace, worktrees and branch; its place, which is a machine's folder
@@ -45,61 +45,62 @@ import (
 	"deepwork/session/store"
 )
 
-// Options configure an Engine. The zero value of a field is its default.
+// Options configure an Engine. Zero fields have their default.
 type Options struct {
 	board.Options
 
-	// Executors are those that the config cannot name, by their names. All others run command lines on this
-	// machine, with this program as the shim.
+	// Executors has the executors that the config cannot define, by name. All others run command lines on
+	// this machine, with this program as the shim.
 	Executors map[string]executors.Executor
-	// Only has the names of the executors that this process runs, and Max is how many agents it runs at
-	// once, in stores that several machines share; default: all, and as configured.
+	// Only and Max apply to stores that several machines share: the names of the executors that this process
+	// runs, and how many agents it runs at once. Default: all, and as configured.
 	Only []string
 	Max  int
 	// Leader leads the agents of runs; nil leaves runs to other processes.
 	Leader Leader
-	// Passive engines start nothing before Serve is called, and take over only what Settle or a stop
-	// needs: they are for the command line, and may run at the same time as servers.
+	// Passive engines start nothing before Serve is called, and take over only what Settle or a stop needs.
+	// They are for the command line, and may run while servers do.
 	Passive bool
-	// Poll is how often the board is checked for changes by other servers; default 500 ms. In a store that several
-	// machines share it is checked after changes, at most so often, and a sixth as often without one.
+	// Poll is how often the board is checked for changes by other servers; default 500 ms. In a store that
+	// several machines share, the board is checked after changes, at most this often, and without a change a
+	// sixth as often.
 	Poll time.Duration
 	// Grace is the time from SIGTERM to SIGKILL when an agent is stopped; default 5 s.
 	Grace time.Duration
 }
 
-// An Engine is the board of a project and the attempts that this process leads. Its methods may be called
-// from any goroutine, and by several processes on one project; each returns when its changes are durable.
-// Starting agents needs session.RightAgents.
+// An Engine is a project's board and the attempts that this process leads. Its methods may be called from any
+// goroutine, and by several processes of one project; each returns when its changes are durable. Starting
+// agents needs session.RightAgents.
 type Engine struct {
 	*board.Board
 	o       Options
 	local   executors.Local
 	changes store.Changes
 
-	ctx         context.Context // of every goroutine; ends with Close
+	ctx         context.Context // parent of every goroutine's context; ends with Close
 	cancel      context.CancelFunc
 	serving     context.Context // for starting new work; ends when Close begins
 	halt        context.CancelFunc
 	workers     sync.WaitGroup // goroutines that hand out slots, create workspaces and start agents
 	background  sync.WaitGroup // every goroutine of the engine
 	wake        wait.Signal    // a slot or a waiting execution may be available
-	finished    wait.Signal    // this process no longer leads an execution
-	wakeStarter wait.Signal    // a task may be ready to be started without a call
+	finished    wait.Signal    // this process no longer leads some execution
+	wakeStarter wait.Signal    // a task may be ready to start without a call
 
 	only       string    // the attempt of the only run that it leads, noRun, or "" for any; set before it serves
-	recovered  bool      // of serve: what crashes left is being finished
-	lastGiveUp time.Time // of serve: when it looked for machines that are gone
+	recovered  bool      // of serve: it is finishing what crashes left
+	lastGiveUp time.Time // of serve: when it last looked for machines that are gone
 
 	mu       sync.Mutex            // guards the fields below
-	leading  map[string]*execution // by execution: those that this server runs
-	removals map[string]bool       // by attempt: the worktrees that it removes for other machines
+	leading  map[string]*execution // executions that this server runs, by id
+	removals map[string]bool       // attempts whose worktrees it removes for other machines
 	stats    Stats
 }
 
-// Open returns the engine of a project. The board is opened, or created, by the first call that
-// needs it; if it exists, the executions of dead servers are taken over at once, concurrently. A
-// board that cannot be opened fails each call, not Open. The caller closes the engine.
+// Open returns the engine of a project. The first call that needs the board opens or creates it. If the board
+// exists, the engine takes over the executions of dead servers at once, in the background. If the board
+// cannot be opened, each call fails, but not Open. The caller closes the engine.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if !filepath.IsAbs(o.Root) {
 		return nil, errors.New("opening the task board: the project root must be an absolute path")
@@ -124,10 +125,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// noRun is the id of no attempt.
+// noRun is not the id of any attempt.
 const noRun = "none"
 
-// newEngine returns an engine that has no goroutines yet.
+// newEngine returns an engine that has not started any goroutines.
 func newEngine(o Options) *Engine {
 	o.Poll = cmp.Or(max(o.Poll, 0), 500*time.Millisecond)
 	o.Grace = cmp.Or(max(o.Grace, 0), 5*time.Second)
@@ -150,13 +151,13 @@ func newEngine(o Options) *Engine {
 	return e
 }
 
-// Close ends the engine and leaves the agents running: another server, or the next one, takes them
-// over. Executions that wait to be started go back to the board. The error names what had not ended
-// before ctx did.
+// Close ends the engine and leaves the agents running: another server, or the next one, takes them over.
+// Executions that wait to be started go back to the board. It returns the names of what had not ended before
+// ctx did.
 func (e *Engine) Close(ctx context.Context) []string {
 	e.halt()
 	var stuck []string
-	if wait.Group(ctx, &e.workers) != nil { // a setup command that is being killed
+	if wait.Group(ctx, &e.workers) != nil { // such as a setup command that is being killed
 		stuck = append(stuck, "making workspaces")
 	}
 
@@ -165,7 +166,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 		stuck = append(stuck, "waiting for agents")
 	}
 
-	// Last, so that until here no other server takes over this server's executions.
+	// Close the board last: until then no other server takes over this server's executions.
 	if err := e.Board.Close(ctx); err != nil {
 		e.Log.Error("closing the task board", "error", err)
 	}
@@ -187,7 +188,7 @@ func (e *Engine) MayStart(who session.Caller) error {
 			"with it: deepwork token new %[1]s --rights agents makes one.", who.Identity).With("right", "agents")
 }
 
-// Worktrees returns the keeper of the worktrees of an attempt.
+// Worktrees returns the keeper of an attempt's worktrees.
 func (e *Engine) Worktrees(a *task.Attempt) *worktree.Keeper { return e.keeper(worktreesOf(a)) }
 
 // MayMerge returns an error if a caller may not merge or push attempts.
@@ -209,7 +210,7 @@ func (e *Engine) MayMerge(who session.Caller) error {
 
 // keeper returns the keeper of the worktrees below a folder.
 func (e *Engine) keeper(dir string) *worktree.Keeper {
-	board := "" // that of the state folder
+	board := "" // of the state folder
 	if e.Shared != nil {
 		board = e.Shared.Project + " in " + e.Database.Where()
 	}
@@ -229,7 +230,7 @@ type Stats struct {
 	Started uint64                       // agents that were started
 	Ended   map[task.AttemptState]uint64 // executions by final state, as recorded by this server
 	Limited uint64                       // agents of runs that ended at a limit of their provider
-	Spent   task.Spent                   // what agents and reviewers used that have ended
+	Spent   task.Spent                   // what agents and reviewers that have ended used
 }
 
 // Stats returns the counts.
@@ -254,14 +255,14 @@ func (e *Engine) wakeUp() {
 	e.wakeStarter.Wake()
 }
 
-// GitFailed reports a failure of git or of the disk: not an error in the arguments, and usually one
-// that can be fixed.
+// GitFailed returns the error for a failure of git or of the disk, which usually can be fixed and is not an
+// error in the arguments.
 func GitFailed(what string, err error) error {
 	return session.NotNow(codes.GitFailed, "%s: %s. Nothing was changed; correct that and call again.", what,
 		strings.TrimSuffix(err.Error(), ".")).Because(err)
 }
 
-// AgentRuns refuses a call that needs the end of an agent first.
+// AgentRuns returns the error for a call that is possible only once an agent has ended.
 func AgentRuns(id string) *session.Error {
 	return session.NotNow(codes.AttemptRunning,
 		"The agent of attempt %s is waiting or running. Stop it with stop_attempt or wait until it ends, then call "+

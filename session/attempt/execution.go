@@ -22,21 +22,21 @@ import (
 	"deepwork/session/store"
 )
 
-// boardPatience bounds the wait in one step for a board that another process has locked.
+// boardPatience limits how long one step waits for a board that another process has locked.
 const boardPatience = 20 * time.Second
 
 // An execution is one process of an agent, or of a run's leader, while this server leads it. One goroutine
-// leads it from start to end; all its state is also on the board or in the executor, so any server can start
-// it again at any time.
+// leads it from start to end. All of its state is also on the board or in the executor, so any server can
+// start leading it at any time.
 type execution struct {
 	engine *Engine
 	row    task.Execution
 	ctx    context.Context // ends when this server no longer leads it
 
-	interrupted atomic.Bool // stop ends a run so that it can be resumed
+	interrupted atomic.Bool // stop should interrupt the run, so that it can be resumed
 
 	lastFailure lastLogged // of lead
-	// why it is not known whether the agent runs, or it cannot be stopped; nil means none
+	// why it is unknown whether the agent runs, or why it cannot be stopped; nil means neither
 	stateUnknown atomic.Pointer[string]
 
 	stopping context.Context // ends with ctx or stop
@@ -47,7 +47,7 @@ type execution struct {
 // stopped reports whether the execution was stopped.
 func (r *execution) stopped() bool { return r.stopping.Err() != nil && r.ctx.Err() == nil }
 
-// lead starts to lead an execution of this server, unless it already does.
+// lead starts to lead an execution of this server, unless the server already does.
 func (e *Engine) lead(x task.Execution) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -59,7 +59,7 @@ func (e *Engine) lead(x task.Execution) {
 	var cancel, stopMaking context.CancelFunc
 	r.ctx, cancel = context.WithCancel(e.ctx)
 	r.stopping, r.stop = context.WithCancel(r.ctx)
-	if x.StopAsked != nil { // of the server that led it before
+	if x.StopAsked != nil { // asked of the server that led it before
 		r.stop()
 	}
 	r.making, stopMaking = context.WithCancel(r.stopping)
@@ -109,14 +109,14 @@ func (r *execution) lead() {
 		end = r.waitFor(proc, begun)
 	}
 	if end.fate.recorded() {
-		saved() // before the end is on the board, after which nobody looks for more
+		saved() // before the end is on the board: after that nobody reads any more
 	}
 	r.finish(end)
 }
 
 // start starts the agent of the execution. It returns its process, or the outcome if it could not be started.
 func (r *execution) start(agent executors.Executor, w executors.Work) (executors.Process, *outcome) {
-	// Not with making: it must be known whether the agent runs, and that is quick to find out.
+	// Not with making: whether the agent runs must be known, and is quick to find out.
 	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 	defer cancel()
 
@@ -134,8 +134,8 @@ func (r *execution) start(agent executors.Executor, w executors.Work) (executors
 	return nil, failed("The agent could not be started: %v", err)
 }
 
-// waitFor records that the agent runs, calls began, and waits for its end, which it brings about if the
-// execution is stopped. If this server closes first, the agent continues without it.
+// waitFor records that the agent runs, calls began, and waits for the agent's end. It ends the agent if the
+// execution is stopped. If this server closes first, the agent runs on.
 func (r *execution) waitFor(proc executors.Process, began func()) *outcome {
 	var watch sync.WaitGroup
 	defer watch.Wait()
@@ -164,20 +164,20 @@ func (r *execution) waitFor(proc executors.Process, began func()) *outcome {
 	return r.wait(proc)
 }
 
-// A fate is what becomes of an execution when this server no longer leads it.
+// A fate says what becomes of an execution when this server no longer leads it.
 type fate int
 
 const (
 	ended   fate = iota // its agent ended, or could not be run
 	stopped             // it was stopped before its agent ran
-	waits               // its agent never ran, and it waits again
+	waits               // its agent never ran, and the execution waits again
 	left                // another server leads it, the next one will, or it is no longer on the board
 )
 
-// recorded reports whether the execution ends on the board.
+// recorded reports whether the board records the end of the execution.
 func (f fate) recorded() bool { return f == ended || f == stopped }
 
-// An outcome is how an execution ended, as recorded on the board.
+// An outcome says how an execution ended, as recorded on the board.
 type outcome struct {
 	fate fate
 	task.Ending
@@ -185,8 +185,8 @@ type outcome struct {
 	limit string            // the message about a limit of its provider that ended it, or ""
 }
 
-// notRun is the outcome of an execution whose server is closing, or that was stopped, before its agent
-// was started.
+// notRun is the outcome of an execution whose agent was not started, because its server is closing or the
+// execution was stopped.
 func (r *execution) notRun() *outcome {
 	if r.stopped() {
 		return &outcome{fate: stopped, Ending: task.Ending{State: task.Stopped}}
@@ -205,7 +205,7 @@ func (r *execution) finish(end *outcome) {
 			released, err = b.Release(ctx, r.row.ID, r.engine.Members.ID())
 			return err
 		})
-		if err == nil && !released { // a run that was taken over: this server tries again
+		if err == nil && !released { // a run that was taken over: this server will try again
 			wait.For(r.engine.serving, 4*r.engine.o.Poll)
 		}
 		return
@@ -217,7 +217,7 @@ func (r *execution) finish(end *outcome) {
 	r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 }
 
-// failed is the outcome of an agent that could not be run.
+// failed is the outcome if an agent could not be run.
 func failed(format string, args ...any) *outcome {
 	return &outcome{Ending: task.Ending{State: task.Failed, Error: new(fmt.Sprintf(format, args...))}}
 }
@@ -228,8 +228,8 @@ func recordsGone() *outcome {
 		Error: new("The records of the agent's run are gone, so it is not known how it ended.")}}
 }
 
-// outcomeOf returns the outcome of an exit: only an agent that ended on its own with exit code 0
-// has completed.
+// outcomeOf returns the outcome of an exit: an agent has completed only if it ended on its own with exit code
+// 0.
 func outcomeOf(x runner.Exit) *outcome {
 	o := &outcome{
 		Ending: task.Ending{FinalMessage: board.OrNull(x.FinalMessage), Conversation: board.OrNull(x.Conversation)},
@@ -266,7 +266,7 @@ func outcomeOf(x runner.Exit) *outcome {
 	return o
 }
 
-// limitedUntil returns when the limit is over that ended an agent, as far as its message says that, or nil.
+// limitedUntil returns when the limit that ended an agent is over, as far as its message says so, or nil.
 func (o *outcome) limitedUntil() *time.Time {
 	if o.limit == "" {
 		return nil
@@ -274,11 +274,11 @@ func (o *outcome) limitedUntil() *time.Time {
 	if until, said := limit.Ends(o.limit, o.EndedAt.Local()); said {
 		return &until
 	}
-	return o.EndedAt // at least
+	return o.EndedAt // at the earliest
 }
 
-// record writes to the board. It retries while the board cannot be written, since nothing about a
-// run may be lost. The error is f's if the execution has ended or is gone, or ctx's.
+// record writes to the board. It retries while the board cannot be written, since nothing about a run may be
+// lost. The error is that of f if the execution has ended or is gone, or ctx's.
 func (r *execution) record(f func(context.Context, store.Board) error) error {
 	once := func() error {
 		ctx, cancel := context.WithTimeout(r.ctx, boardPatience)
@@ -346,7 +346,7 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 	return err
 }
 
-// resolved reports whether the merge is no longer in progress whose conflicts the attempt had.
+// resolved reports whether the merge whose conflicts the attempt had is over.
 func (r *execution) resolved(ctx context.Context, b store.Board) bool {
 	at, err := b.Attempt(ctx, r.row.AttemptID)
 	if err != nil || at.Landed != task.LandedConflicts {
@@ -360,7 +360,7 @@ func (r *execution) resolved(ctx context.Context, b store.Board) bool {
 	return true
 }
 
-// tellDropped adds to the reason of an end that drops what is queued, other than by a person, what that was.
+// tellDropped adds what was queued to the reason of an end that drops it, unless a person has dropped it.
 func (r *execution) tellDropped(ctx context.Context, b store.Board, ending *task.Ending) error {
 	if r.row.StepID != "" || ending.State == task.Completed && !r.row.Lead || ending.State == task.Failed {
 		return nil
@@ -381,7 +381,7 @@ func (r *execution) tellDropped(ctx context.Context, b store.Board, ending *task
 	return nil
 }
 
-// wait waits for the end of the process. If this server closes first, the agent continues without it.
+// wait waits for the end of the process. If this server closes first, the agent runs on.
 func (r *execution) wait(proc executors.Process) *outcome {
 	for {
 		exit, err := proc.Wait(r.ctx)
@@ -399,7 +399,7 @@ func (r *execution) wait(proc executors.Process) *outcome {
 	}
 }
 
-// end stops the process, unless this server itself is closing.
+// end stops the process, unless the server is closing.
 func (r *execution) end(proc executors.Process) {
 	for last := lastLogged(""); r.ctx.Err() == nil; {
 		_, err := proc.Stop(r.ctx, r.engine.o.Grace)
@@ -410,8 +410,9 @@ func (r *execution) end(proc executors.Process) {
 	}
 }
 
-// endAgentsOfRun ends the agents that an earlier leader of the run has left, if this one came to its end before it
-// could: once the end is on the board, nobody looks for them. It reports false if this server closes first.
+// endAgentsOfRun ends the agents that an earlier leader of the run has left, if this leader ended before
+// doing so: once the end is on the board, nobody looks for them. It reports false if this server closes
+// first.
 func (r *execution) endAgentsOfRun() bool {
 	for last := lastLogged(""); ; {
 		b, err := r.engine.Store(r.ctx)
@@ -430,10 +431,10 @@ func (r *execution) endAgentsOfRun() bool {
 	}
 }
 
-// lastLogged is the error that was logged last. It belongs to one goroutine.
+// lastLogged is the last error that was logged. It belongs to one goroutine.
 type lastLogged string
 
-// log logs that a try failed, unless the last one failed for the same reason.
+// log logs that a try failed, unless the previous try failed for the same reason.
 func (d *lastLogged) log(r *execution, what string, err error) {
 	r.stateUnknown.Store(new(err.Error()))
 	if why := lastLogged(err.Error()); why != *d {
@@ -442,7 +443,7 @@ func (d *lastLogged) log(r *execution, what string, err error) {
 	}
 }
 
-// executor returns that of its agent, or, for a leader, one that keeps its notes.
+// executor returns the executor of its agent or, for a leader, one that keeps the leader's notes.
 func (r *execution) executor() executors.Executor {
 	if r.row.Lead {
 		return r.engine.executor("")

@@ -16,7 +16,7 @@ import (
 	"deepwork/session/store"
 )
 
-// executor returns the executor of a name, also of one that the config no longer has.
+// executor returns the executor with a name, even if the config no longer has it.
 func (e *Engine) executor(name string) executors.Executor {
 	if x := e.o.Executors[name]; x != nil {
 		return x
@@ -30,7 +30,7 @@ func (e *Engine) executor(name string) executors.Executor {
 	}
 }
 
-// registered returns the names of the executors that the config cannot name.
+// registered returns the names of the executors that the config cannot define.
 func (e *Engine) registered() []string { return slices.Sorted(maps.Keys(e.o.Executors)) }
 
 // A choice is an executor in a variant.
@@ -41,7 +41,7 @@ type choice struct {
 	variant *string
 }
 
-// choose returns the executor that a caller or the config names; its error lists the available ones.
+// choose returns the executor that a caller or the config names. Its error lists the available ones.
 func (e *Engine) choose(ctx context.Context, executor string, variant *string) (*choice, error) {
 	executor = strings.TrimSpace(executor)
 	c := &choice{Executor: e.executor(executor), name: executor}
@@ -54,13 +54,13 @@ func (e *Engine) choose(ctx context.Context, executor string, variant *string) (
 	return c, err
 }
 
-// check refuses what cannot be run, before anything is created for it.
+// check returns an error for what cannot be run, before anything is created.
 func (c *choice) check(ctx context.Context, prompt string) error {
 	return c.Check(ctx, executors.Work{Variant: c.variant, Prompt: prompt})
 }
 
-// isLocalError reports whether an error of Check is about this machine alone, so that another one that
-// shares the store may run the executor.
+// isLocalError reports whether an error of Check concerns only this machine, so that another one that shares
+// the store may run the executor.
 func (e *Engine) isLocalError(err error) bool {
 	return e.Shared != nil && session.CodeOf(err) == codes.ExecutorUnavailable
 }
@@ -89,8 +89,9 @@ func (e *Engine) ListExecutors(ctx context.Context, who session.Caller) (*Execut
 	return r, nil
 }
 
-// environment is added to the server's own for an attempt's programs: it leads a deepwork there back to this
-// board. What binds a program to the conversation in which the server was started is left out.
+// environment returns variables to add to the server's own for an attempt's programs. They lead a deepwork in
+// the attempt back to this board. Variables that bind a program to the conversation in which the server was
+// started are left out.
 func (e *Engine) environment(cfg *config.Config, attempt string) []string {
 	env := append(cfg.Secrets(), config.ConversationEnv...)
 	if e.Shared != nil {
@@ -103,7 +104,7 @@ func (e *Engine) environment(cfg *config.Config, attempt string) []string {
 // A logRef says where the output of an attempt's agent, or of an agent of a run, is.
 type logRef struct{ id, executor string }
 
-// logOf returns the log of an attempt: that of a run has only what its leader notes.
+// logOf returns the log of an attempt. The log of a run has only its leader's notes.
 func logOf(a *task.Attempt) logRef {
 	if a.Run != nil {
 		return logRef{id: a.ID}
@@ -119,7 +120,7 @@ func logOfExecution(x *task.Execution) logRef {
 	return logRef{x.LogID, x.Executor}
 }
 
-// logsOf returns the log of an attempt and, if it is a run, those of its agents.
+// logsOf returns the log of an attempt and, for a run, those of its agents.
 func logsOf(ctx context.Context, b store.View, attempt string) ([]logRef, error) {
 	a, err := b.Attempt(ctx, attempt)
 	if err != nil {
@@ -133,7 +134,7 @@ func logsOf(ctx context.Context, b store.View, attempt string) ([]logRef, error)
 	return logs, err
 }
 
-// removeLogs removes the logs of attempts that were deleted.
+// removeLogs removes the logs of deleted attempts.
 func (e *Engine) removeLogs(logs ...logRef) {
 	for _, l := range logs {
 		if err := e.executor(l.executor).Remove(l.id); err != nil {

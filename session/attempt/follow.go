@@ -17,7 +17,7 @@ import (
 	"deepwork/session/store"
 )
 
-// id returns the attempt that a follow-up names, or nil if it names none.
+// id returns the attempt that a follow-up names, or nil.
 func (a FollowUpArgs) id() (*string, error) {
 	given := a.AttemptID
 	if a.WorkspaceID != nil {
@@ -40,8 +40,8 @@ func (a FollowUpArgs) id() (*string, error) {
 	return &id, nil
 }
 
-// FollowUp sends an agent another prompt, queues one for the end of its current run, or drops the
-// queued one (seed 004, "MCP follow-up tool"). Repeating a request_id does that once, and returns the same.
+// FollowUp sends an agent another prompt, queues one for the end of its current run, or drops the queued one
+// (seed 004, "MCP follow-up tool"). Repeating a request_id has no further effect and returns the same reply.
 func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArgs) (*FollowUpReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
@@ -79,7 +79,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 		return nil, err
 	} else if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
-	} else if !at.Elsewhere(e.Here) { // else its machine checks it
+	} else if !at.Elsewhere(e.Here) { // otherwise its machine checks it
 		agent, err := e.choose(ctx, s.Executor, cmp.Or(a.Variant, s.Variant))
 		if err != nil {
 			return nil, err
@@ -92,7 +92,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	ctx, cancel := context.WithTimeout(ctx, boardPatience)
 	defer cancel()
 	started, before, err := e.followUp(ctx, b.View, a, s.ID, at, request)
-	if err != nil { // perhaps because the same call, which its caller has repeated, was faster
+	if err != nil { // perhaps because a repetition of the same call was faster
 		if earlier, unknown := b.FindRequest(ctx, request); unknown == nil && earlier != "" {
 			return a.repeatReply(s, earlier), nil
 		}
@@ -104,7 +104,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 	return a.reply(s, started, before), nil
 }
 
-// checkFollowUp checks what does not need the board.
+// checkFollowUp checks everything that does not need the board.
 func checkFollowUp(a *FollowUpArgs) error {
 	actions := []string{ActionSend, ActionQueue, ActionCancel}
 	if !slices.Contains(actions, a.Action) {
@@ -147,9 +147,9 @@ func checkFollowUp(a *FollowUpArgs) error {
 	return board.CheckText("prompt", *a.Prompt, board.MaxPrompt)
 }
 
-// target finds the session that a follow-up is for: of an attempt, its latest.
+// target returns the session that a follow-up continues: for an attempt, its latest.
 func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*task.Session, *task.Attempt, error) {
-	id, _ := a.id() // already checked
+	id, _ := a.id() // checked already
 	if id == nil {
 		s, err := b.Session(ctx, *a.SessionID)
 		if err != nil {
@@ -179,7 +179,7 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 	return s, at, board.AttemptFault("reading the session", err, *id)
 }
 
-// reply returns the reply to a follow-up that was started or, if it was not, has replaced or dropped what was queued.
+// reply returns the reply to a follow-up that was started or, otherwise, replaced or dropped the queued one.
 func (a FollowUpArgs) reply(s *task.Session, started bool, before *task.Queued) *FollowUpReply {
 	r := &FollowUpReply{SessionID: s.ID, AttemptID: s.AttemptID, Action: a.Action, Status: FollowUpStarted}
 	if before != nil {
@@ -205,15 +205,15 @@ func (a FollowUpArgs) reply(s *task.Session, started bool, before *task.Queued) 
 // repeatReply is reply for a repeated call, given the result of its request.
 func (a FollowUpArgs) repeatReply(s *task.Session, done string) *FollowUpReply {
 	var before *task.Queued
-	started := json.Unmarshal([]byte(done), &before) != nil // the id of its execution
+	started := json.Unmarshal([]byte(done), &before) != nil // before is the id of its execution
 	r := a.reply(s, started, before)
 	r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) +
 		" This was done by an earlier call with this request_id; get_attempt shows what has followed."))
 	return r
 }
 
-// followUp performs a follow-up of a session, and reports whether it was started and, if not, what was queued before.
-// The board decides what runs and what waits, since other servers write there too.
+// followUp does a follow-up of a session, and reports whether it was started and, if not, what was queued
+// before. The board decides what runs and what waits, since other servers write to it, too.
 func (e *Engine) followUp(
 	ctx context.Context, b store.View, a FollowUpArgs, id string, at *task.Attempt, r task.Request,
 ) (started bool, before *task.Queued, err error) {
@@ -239,7 +239,7 @@ func (e *Engine) followUp(
 					"call stop_attempt first.", at.ID).
 				With("attempt_id", at.ID)
 		}
-		// Another call has started an execution in the meantime: queue this one after all.
+		// Another call has started an execution meanwhile, so queue this follow-up after all.
 	}
 	return false, nil, ctx.Err()
 }
@@ -252,7 +252,7 @@ func (e *Engine) beginFollowUp(
 	if err != nil {
 		return err
 	}
-	if last.State.Open() && last.StopAsked != nil { // so nothing can be queued either
+	if last.State.Open() && last.StopAsked != nil { // then nothing can be queued either
 		return task.ErrStopping
 	}
 	if last.State.Open() {
@@ -264,7 +264,7 @@ func (e *Engine) beginFollowUp(
 			return err
 		}
 	} else if fi, err := os.Stat(at.Workspace); (err != nil || !fi.IsDir()) && (at.Run == nil || at.Made()) {
-		// the leader makes that of a run
+		// the leader makes the workspace of a run
 		return session.NotNow(codes.WorkspaceGone,
 			"The workspace %s of attempt %s no longer exists. Start a new attempt; the commits of this one are on "+
 				"the branch %s.", at.Workspace, at.ID, at.Branch).With("attempt_id", at.ID)

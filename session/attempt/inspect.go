@@ -21,15 +21,14 @@ import (
 	"deepwork/session/store"
 )
 
-// Inspect checks the task board of a project, and what belongs to it: executions and the servers
-// that lead them, worktrees, branches and rescue refs ("deepwork check"). cfg says where worktrees
-// are created. It changes nothing, may run while servers do, runs git and blocks for it and the disk. A missing board
-// is not an error. Findings may include work in progress: inspect again, and see
-// session.Report.Confirmed.
+// Inspect checks the task board of a project, and what belongs to it: executions and the servers that lead
+// them, worktrees, branches and rescue refs ("deepwork check"). cfg says where worktrees are created. It
+// changes nothing, may run while servers do, runs git and blocks for it and the disk. A missing board is not
+// an error. Findings may include work in progress, so inspect again, and see session.Report.Confirmed.
 func Inspect(
 	ctx context.Context, f *state.Folder, stores *store.Stores, cfg *config.Config, logger *slog.Logger,
 ) (session.Report, error) {
-	// An engine that opens no board and runs nothing, but knows the paths.
+	// This engine opens no board and runs nothing, but knows the paths.
 	e := newEngine(Options{Options: board.Options{Root: f.Root, State: f, Stores: stores, Logger: logger}})
 	i := &inspection{
 		engine:        e,
@@ -38,7 +37,7 @@ func Inspect(
 		dirs:          map[string][]worktree.Expected{},
 	}
 	i.dirs[i.defaultFolder] = nil
-	if e.Shared != nil { // whose repositories have no paths
+	if e.Shared != nil { // its repositories have no paths
 		for _, p := range board.ProjectSpecs(f.Root, board.TopLevel(f.Root), cfg) {
 			for _, r := range p.Repos {
 				i.configured = append(i.configured, r.Path)
@@ -56,7 +55,7 @@ type inspection struct {
 	others        func(context.Context) (bool, error)
 	defaultFolder string                         // the folder of worktrees, as configured
 	dirs          map[string][]worktree.Expected // by the folder of their worktrees
-	rescues       int                            // rescue refs
+	rescues       int                            // number of rescue refs
 	report        session.Report
 
 	// The rows of the board.
@@ -66,7 +65,7 @@ type inspection struct {
 	deleting, repos []string
 	open            []task.Execution
 
-	configured []string // the repositories of the config, if the store is one that machines share
+	configured []string // the configured repositories, if machines share the store
 }
 
 func (i *inspection) run(ctx context.Context) error {
@@ -159,7 +158,7 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 		return // no server of this machine has chosen its paths
 	}
 	if InPlace(&a) {
-		return // it works in place
+		return // it works in the project itself
 	}
 
 	if len(a.Repos) > 0 {
@@ -175,10 +174,10 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	i.dirs[dir] = append(i.dirs[dir], worktree.Expected{Attempt: a, Deleting: deleting})
 }
 
-// execution checks whether a server leads an execution that has not ended.
+// execution checks whether a server leads an unfinished execution.
 func (i *inspection) execution(x task.Execution) error {
 	if x.Owner == "" || x.Elsewhere(i.engine.Here) || i.engine.Members.Alive(x.Owner) {
-		return nil // the board's own inspection reports one without an owner
+		return nil // the board's own inspection reports executions without an owner
 	}
 	dir := executors.Local{Logs: i.engine.State().Logs()}.Run(x.AttemptID, x.ID)
 	switch running, err := runner.Alive(dir); {

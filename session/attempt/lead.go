@@ -37,7 +37,7 @@ func (r *execution) leadRun() *outcome {
 		}
 		end = outcomeOfRun(why)
 	}
-	if end.fate == ended && r.recordLead() != nil { // so that it can be resumed, also without a workspace
+	if end.fate == ended && r.recordLead() != nil { // so that it can be resumed, even without a workspace
 		return &outcome{fate: left}
 	}
 	return end
@@ -48,11 +48,11 @@ func (r *execution) recordLead() error {
 	return r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, time.Now()) })
 }
 
-// beginLead makes ready what a leader needs, or says why it cannot lead.
+// beginLead prepares what a leader needs, or says why it cannot lead.
 func (r *execution) beginLead() (*Lead, *outcome) {
 	e := r.engine
 	if e.o.Leader == nil {
-		return nil, r.notRun() // another server can
+		return nil, r.notRun() // another server can lead it
 	}
 
 	cfg, err := e.Config(r.making)
@@ -108,12 +108,12 @@ func (r *execution) beginLead() (*Lead, *outcome) {
 	return l, nil
 }
 
-// follow calls the leader, and records how the run has ended.
+// follow calls the leader, and records how the run ended.
 func (l *Lead) follow() *outcome {
 	r := l.execution
 	ctx, cancel := r.making, context.CancelFunc(func() {})
 	if l.Run.MaxTime > 0 {
-		began := cmp.Or(r.row.StartedAt, new(time.Now())) // by an earlier leader that was killed, perhaps
+		began := cmp.Or(r.row.StartedAt, new(time.Now())) // perhaps by an earlier leader that was killed
 		if l.Run.Resumed.After(*began) {
 			began = &l.Run.Resumed
 		}
@@ -122,13 +122,13 @@ func (l *Lead) follow() *outcome {
 	defer cancel()
 	end := l.call(ctx)
 	switch {
-	case end.State == board.Completed: // whatever ended its last agents
+	case end.State == board.Completed: // however its last agents ended
 	case r.interrupted.Load():
 		end = board.RunEnd{State: board.Interrupted, Step: end.Step, Reason: interrupted}
 	case r.stopped():
 		end = board.RunEnd{State: board.Stopped, Step: end.Step, Reason: board.StoppedByPerson}
 	case r.making.Err() != nil:
-		return &outcome{fate: left} // the server is closing: the next one goes on
+		return &outcome{fate: left} // the server is closing: the next one continues
 	case ctx.Err() != nil:
 		end = board.RunEnd{
 			State:  board.Paused,
@@ -140,7 +140,7 @@ func (l *Lead) follow() *outcome {
 	err := r.record(func(ctx context.Context, b store.Board) error {
 		if now, err := b.Execution(ctx, r.row.ID); err != nil {
 			return err
-		} else if now.State.Ended() { // another machine has given it up, and said why
+		} else if now.State.Ended() { // another machine has given the run up, and said why
 			return task.ErrEnded
 		}
 
@@ -192,7 +192,7 @@ func outcomeOfRun(end board.RunEnd) *outcome {
 	return o
 }
 
-// endAgents ends the agents of a leader that is gone, all at once: they can no longer reach it.
+// endAgents ends the agents of a dead leader, all at once: they can no longer reach it.
 func (l *Lead) endAgents(ctx context.Context) error {
 	steps, err := l.records.Steps(ctx, l.Attempt.ID)
 	if err != nil {
@@ -211,7 +211,7 @@ func (l *Lead) endAgents(ctx context.Context) error {
 	return errors.Join(append(errs, os.RemoveAll(l.execution.engine.State().MCP(l.Attempt.ID)))...)
 }
 
-// endAgent ends an agent of a leader that is gone.
+// endAgent ends an agent of a dead leader.
 func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
 	r := &execution{engine: l.execution.engine, row: x}
 	end := &outcome{}
@@ -223,7 +223,7 @@ func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
 				return err
 			}
 			end = outcomeOf(exit)
-			if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what it used counts
+			if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what the agent used counts
 				if err := r.recordStart(ctx, l.records, at); err != nil {
 					return err
 				}
@@ -233,23 +233,23 @@ func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
 		}
 	}
 	end.LimitedUntil = end.limitedUntil()
-	// it may have failed because it could not reach that
+	// the agent may have failed because it could not reach its leader
 	end.State, end.Error = task.Interrupted, new("Its leader ended before it.")
 	return r.recordEnd(ctx, l.records, end)
 }
 
-// A Leader leads the agents of a run through its workflow, each step with an agent of its own. It returns
-// when the workflow is complete or cannot go on, or when ctx ends: then it ends the agents first. If
-// an earlier leader was interrupted, it goes on where that one was.
+// A Leader leads the agents of a run through its workflow, with an agent for each step. It returns when the
+// workflow is complete or cannot go on, or when ctx ends; then it ends the agents first. If an earlier leader
+// was interrupted, it continues from there.
 type Leader func(ctx context.Context, l *Lead) board.RunEnd
 
-// A Lead is what a Leader has to do with: a run, and the board through which it starts agents. Its methods
-// may be called concurrently.
+// A Lead is what a Leader works with: a run, and the board through which it starts agents. Its methods may be
+// called concurrently.
 type Lead struct {
 	Attempt *task.Attempt // with its workspace
 	Run     board.Run
-	Advice  string    // what the person said who resumed it
-	Since   time.Time // when its execution was created: leaders that go on after a crash have the same
+	Advice  string    // the message of the person who resumed it
+	Since   time.Time // when its execution was created; the same for leaders that continue after a crash
 
 	execution *execution
 	records   store.Board
@@ -264,17 +264,17 @@ func (l *Lead) Save(ctx context.Context) error {
 	return l.records.SetRun(ctx, l.Attempt.ID, data)
 }
 
-// Progress records where the workflow of the run is.
+// Progress records how far the workflow of the run is.
 func (l *Lead) Progress(ctx context.Context, p task.WorkflowProgress) error {
 	return l.records.SetWorkflow(ctx, l.Attempt.ID, p)
 }
 
-// Steps returns the executions of a step's agents, the newest first.
+// Steps returns the executions of a step's agents, newest first.
 func (l *Lead) Steps(ctx context.Context, sessionID, stepID string) ([]task.Execution, error) {
 	return l.records.StepsOf(ctx, l.Attempt.ID, sessionID, stepID)
 }
 
-// Continues reports whether an executor can go on with a conversation while others use the folder.
+// Continues reports whether an executor can continue a conversation while others use the folder.
 func (l *Lead) Continues(ctx context.Context, executor string, variant *string) bool {
 	agent, err := l.execution.engine.choose(ctx, executor, variant)
 	return err == nil && agent.Names
@@ -285,12 +285,12 @@ func (l *Lead) Note(format string, args ...any) { l.execution.note(fmt.Sprintf(f
 
 // Warn logs what hinders the run.
 func (l *Lead) Warn(what string, err error) {
-	if l.execution != nil { // else it is a test
+	if l.execution != nil { // nil in tests
 		l.execution.engine.Log.Warn(what, "run", l.Attempt.ID, "error", err)
 	}
 }
 
-// OverBudget returns why the run is to pause, or "".
+// OverBudget returns why the run should pause, or "".
 func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 	if l.Run.MaxCostUSD == nil && l.Run.MaxUnknown == nil {
 		return "", nil
@@ -312,8 +312,8 @@ func (l *Lead) OverBudget(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// Reviewed records what an executor, NAME or NAME:VARIANT, that reviewed the work of the run has printed, so that
-// its cost counts in the budgets of the run and of the board.
+// Reviewed records what an executor (NAME or NAME:VARIANT) that reviewed the run's work has printed, so that
+// its cost counts toward the budgets of the run and of the board.
 func (l *Lead) Reviewed(ctx context.Context, executor string, stdout []byte) error {
 	u := task.Use{AttemptID: l.Attempt.ID, ExecutionID: uuid.NewString()}
 	u.Executor, _, _ = strings.Cut(executor, ":")

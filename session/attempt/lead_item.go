@@ -16,8 +16,9 @@ import (
 	"deepwork/session/spans"
 )
 
-// item returns the run's attempt with the workspace of an item: one more workspace of the attempt, in worktrees next to
-// the run's, on a branch that begins at the run's. The keeper has them under a name that begins with the attempt's.
+// item returns the run's attempt with the workspace of an item: an additional workspace, in worktrees next to
+// the run's, on a branch that begins at the run's. Their keeper has them under a name that begins with the
+// attempt's.
 func (l *Lead) item(ctx context.Context, name string) (a task.Attempt, err error) {
 	a = *l.Attempt
 	a.Branch, a.Repos = a.Branch+strings.TrimPrefix(name, nameOf(&a)), slices.Clone(a.Repos)
@@ -28,9 +29,9 @@ func (l *Lead) item(ctx context.Context, name string) (a task.Attempt, err error
 	return a, err
 }
 
-// MakeItem makes the worktrees of an item from the run's branch as it is now, unless they are there, and returns the
-// folder in which its agents work. key distinguishes the item from all others of the run. What the steps
-// before have not committed is committed first. It blocks for git and the setup command.
+// MakeItem makes the worktrees of an item from the run's current branch, unless they exist, and returns the
+// folder in which its agents work. key distinguishes the item from all others of the run. Uncommitted work of
+// earlier steps is committed first. It blocks for git and the setup command.
 func (l *Lead) MakeItem(ctx context.Context, key string) (folder string, err error) {
 	e := l.execution.engine
 	cfg, err := e.Config(ctx)
@@ -51,11 +52,11 @@ func (l *Lead) MakeItem(ctx context.Context, key string) (folder string, err err
 	return a.Workspace, nil
 }
 
-// leftOpen is the message of a commit of what agents have not committed.
+// leftOpen is the message of a commit of work that agents have not committed.
 const leftOpen = "What the agents of the run left uncommitted"
 
-// LandItem merges the branch of the item that is worked on in a folder into the run's; it may be called
-// again. If an agent has to do something first in the worktree of the item, why says what.
+// LandItem merges the branch of the item in a folder into the run's branch. It may be called again. If an
+// agent has to do something in the item's worktree first, why says what.
 func (l *Lead) LandItem(ctx context.Context, folder string) (why string, err error) {
 	names := l.items(folder, &err)
 	if err != nil || len(names) == 0 {
@@ -71,7 +72,7 @@ func (l *Lead) LandItem(ctx context.Context, folder string) (why string, err err
 	return why, err
 }
 
-// landTries is how often a merge is tried whose branches are changed meanwhile.
+// landTries is how often a merge is tried while its branches keep changing.
 const landTries = 5
 
 // land is LandItem for one repository.
@@ -85,7 +86,7 @@ func (l *Lead) land(ctx context.Context, a *task.Attempt, repo int) (why string,
 			}
 		}
 		if _, conflict := errors.AsType[*worktree.ConflictError](err); conflict {
-			_, err = k.Update(ctx, landing) // which leaves the conflicts in the worktree
+			_, err = k.Update(ctx, landing) // leaves the conflicts in the worktree
 		} else if _, held := errors.AsType[*worktree.CheckedOutError](err); held { // by changes in the run's worktree
 			err = k.Commit(ctx, l.Attempt.Repos[repo].Worktree, leftOpen)
 		}
@@ -113,9 +114,9 @@ func (l *Lead) items(folder string, err *error) (names []string) {
 	})
 }
 
-// RemoveItems removes the worktrees of the item in a folder, which is merged, or, for "", of all items. What was not
-// committed there is kept, and the output of the run says where; so it does if a worktree stays. Branches with commits
-// that are not merged stay.
+// RemoveItems removes the worktrees of the merged item in a folder or, for "", of all items. Uncommitted work
+// there is kept, and the output of the run says where; it also names worktrees that could not be removed.
+// Branches with unmerged commits stay.
 func (l *Lead) RemoveItems(ctx context.Context, folder string) {
 	var err error
 	for _, name := range l.items(folder, &err) {

@@ -19,10 +19,10 @@ import (
 	"deepwork/session/store"
 )
 
-// In stores that several machines share, an attempt is at no place until a server claims it whose
-// machine has its repositories and its executor. From then on its worktrees and its agent are there:
-// only servers of that place take it over or run its follow-ups. Others set a column of it, which those
-// servers act on, and read what they save of its output and its changes.
+// In stores that several machines share, an attempt has no place until a server whose machine has its
+// repositories and its executor claims it. From then on its worktrees and its agent are there: only servers
+// of that place take it over or run its follow-ups. Servers elsewhere set a column of the attempt to ask
+// those servers for something, and read the output and the changes that they save.
 
 // claim returns what this server may run; nil means everything.
 func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) *task.Claim {
@@ -40,7 +40,7 @@ func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) *
 	}
 }
 
-// ableTo returns the names of the executors whose programs are here and approved.
+// ableTo returns the names of the executors whose programs are installed here and approved.
 func (e *Engine) ableTo(ctx context.Context, cfg *config.Config) (names []string) {
 	for _, name := range executors.AllNames(cfg, e.registered()) {
 		if len(e.o.Only) > 0 && !slices.Contains(e.o.Only, name) {
@@ -61,8 +61,8 @@ func (e *Engine) slots(cfg *config.Config) int {
 	return cfg.Attempts.MaxConcurrent
 }
 
-// choosePaths chooses the paths of an attempt that this machine has claimed. Once they are chosen, it
-// checks that the rows lead to nothing that the config of this machine does not name.
+// choosePaths chooses the paths of an attempt that this machine has claimed. If they are already chosen, it
+// checks that the rows contain only paths that this machine's config allows.
 func (e *Engine) choosePaths(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt) error {
 	if err := e.SyncProjects(ctx, b, cfg); err != nil {
 		return err
@@ -87,9 +87,9 @@ func (e *Engine) choosePaths(ctx context.Context, b store.Board, cfg *config.Con
 	return b.SetPaths(ctx, a)
 }
 
-// dropEnded stops the runs of this server whose executions have ended on the board: while it was cut
-// off, another machine has given them up. led are those that it led before open was read. One that waits
-// again is left alone: stopping its run would end it.
+// dropEnded stops this server's runs whose executions have ended on the board: another machine gave them up
+// while this one was cut off. led are those that it led before open was read. An execution that waits again
+// is ignored, since stopping its run would end it.
 func (e *Engine) dropEnded(ctx context.Context, b store.Board, led []*execution, open []task.Execution) {
 	for _, r := range led {
 		if slices.ContainsFunc(open, func(x task.Execution) bool { return x.ID == r.row.ID }) {
@@ -108,14 +108,14 @@ func (e *Engine) ownExecutions() []*execution {
 	return slices.Collect(maps.Values(e.leading))
 }
 
-// settleTime is how long a server that has just started gives those of other machines to reach the database again.
+// settleTime is how long a newly started server gives those of other machines to reach the database again.
 const settleTime = 20 * time.Second
 
-// giveUp records the end of executions at places that have been gone for too long. Their agents may
-// still run: a server there ends them before it runs another one.
+// giveUp records the end of executions at places that have been gone for too long. Their agents may still
+// run: a server there ends them before it runs another one.
 func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration) error {
 	pause := min(after/20, 5*time.Second)
-	if e.lastGiveUp.IsZero() { // the database may have been away for all
+	if e.lastGiveUp.IsZero() { // the database may have been unreachable for everybody
 		e.lastGiveUp = time.Now().Add(min(after/20, settleTime) - pause)
 	}
 	if e.Shared == nil || time.Since(e.lastGiveUp) < pause {
@@ -163,8 +163,8 @@ func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration)
 	return nil
 }
 
-// endGivenUpAgents ends the agents of an attempt's earlier executions, which run only if another machine
-// has given them up.
+// endGivenUpAgents ends the agents of an attempt's earlier executions, which run only if another machine has
+// given them up.
 func (e *Engine) endGivenUpAgents(ctx context.Context, b store.Board, x task.Execution) error {
 	if e.Shared == nil {
 		return nil
@@ -191,7 +191,7 @@ func (e *Engine) endGivenUpAgents(ctx context.Context, b store.Board, x task.Exe
 	return err
 }
 
-// endAllGivenUp ends the agents of this place that another machine has given up, after a start.
+// endAllGivenUp ends, after a start, the agents of this place that another machine has given up.
 func (e *Engine) endAllGivenUp(ctx context.Context, b store.Board) error {
 	if e.Shared == nil {
 		return nil
@@ -216,7 +216,7 @@ func workOf(a *task.Attempt) string {
 	return fmt.Sprintf("The work of the attempt is there, in %s, on the branch %s", a.Workspace, a.Branch)
 }
 
-// unreachable returns an error that refuses a call if no server of a place is connected.
+// unreachable returns the error of a call if no server of the attempt's place is connected.
 func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
 	gone, err := e.Shared.GoneFor(ctx, a.Place)
 	if err != nil || gone == 0 {
@@ -229,15 +229,16 @@ func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
 		a.MachineName)
 }
 
-// A removal is how it went to remove the worktrees of an attempt for another machine, as JSON on the board.
+// A removal says how the removal of an attempt's worktrees for another machine went, as JSON on the board.
 type removal struct {
 	Rescued   []Rescue       `json:"rescued"`
-	Discarded []string       `json:"-"` // of DeleteArgs.Force, which only this machine has
+	Discarded []string       `json:"-"` // with DeleteArgs.Force, which only this machine knows
 	Notice    string         `json:"notice,omitempty"`
 	Refusal   *session.Error `json:"refusal"` // nil if they are gone
 }
 
-// removePause is between two looks of a caller for how a removal went, and removeAnswer how long it looks.
+// removePause is the time between two looks of a caller at how a removal went, and removeAnswer is how long
+// it looks.
 const (
 	removePause  = 100 * time.Millisecond
 	removeAnswer = 5 * time.Second
@@ -275,8 +276,8 @@ func (e *Engine) removeAsked(ctx context.Context, b store.Board) error {
 	return err
 }
 
-// removeFor removes the worktrees of an attempt for another machine, and records how that went. An error
-// means that nothing was recorded.
+// removeFor removes the worktrees of an attempt for another machine, and records the result. An error means
+// that nothing was recorded.
 func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) error {
 	done := removal{}
 	err := e.endGivenUpAgents(ctx, b, task.Execution{AttemptID: r.AttemptID})
@@ -306,8 +307,8 @@ func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) e
 	return err
 }
 
-// removeElsewhere has the worktrees of an attempt removed by its machine. left says that they stay,
-// since that machine is gone.
+// removeElsewhere asks an attempt's machine to remove its worktrees. left means that they stay, since that
+// machine is gone.
 func (e *Engine) removeElsewhere(
 	ctx context.Context, b board.View, a *task.Attempt,
 ) (done removal, left string, err error) {

@@ -23,8 +23,8 @@ import (
 	"deepwork/session/store"
 )
 
-// launch returns the process of the run, or the reason why there is none. It continues what this
-// server or a dead one has begun.
+// launch returns the process of the run, or the reason why there is none. It continues what this server or a
+// dead one has begun.
 func (r *execution) launch() (executors.Process, *outcome) {
 	proc, end := r.find()
 	switch {
@@ -43,9 +43,8 @@ func (r *execution) launch() (executors.Process, *outcome) {
 	return r.start(agent, work)
 }
 
-// find returns the process of the run if one was started; if both results are nil there is none and
-// will be none. It retries until it knows: an agent that runs must never be mistaken for one that
-// does not.
+// find returns the process of the run if one was started. If both results are nil, none was and none will be.
+// It retries until it knows: a running agent must never be mistaken for one that does not run.
 func (r *execution) find() (executors.Process, *outcome) {
 	for {
 		proc, err := r.executor().Find(r.ctx, r.row.LogID, r.row.ID)
@@ -62,9 +61,9 @@ func (r *execution) find() (executors.Process, *outcome) {
 	}
 }
 
-// couldNot is the outcome of an error that is unrelated to the agent. If the server is closing, or the store is away,
-// the execution waits again; if it is another server's by now, it is left to that; otherwise it has failed
-// for that reason.
+// couldNot returns the outcome of an error that is unrelated to the agent. If the server is closing, or the
+// store cannot be reached, the execution waits again; if it belongs to another server by now, it is left to
+// that one; otherwise it has failed for that reason.
 func (r *execution) couldNot(doing string, err error) *outcome {
 	if r.ctx.Err() != nil || errors.Is(err, task.ErrEnded) {
 		return &outcome{fate: left}
@@ -75,17 +74,17 @@ func (r *execution) couldNot(doing string, err error) *outcome {
 
 	why := err.Error()
 	if e, ok := errors.AsType[*session.Error](err); ok {
-		why = e.Message // the caller is long gone, so no kind or code
+		why = e.Message // without kind and code: the caller is long gone
 	}
 	return failed("%s failed: %s", strings.ToUpper(doing[:1])+doing[1:], why)
 }
 
-// prepare creates the workspace if it does not exist, and returns what to run there.
+// prepare creates the workspace if it does not exist, and returns what to run in it.
 func (r *execution) prepare() (agent *choice, w executors.Work, end *outcome) {
 	ctx, e := r.making, r.engine
 	cfg, err := e.Config(ctx)
 	if err != nil {
-		// Not the attempt's fault: it waits, like all others, for a configuration that can be read.
+		// This is not the attempt's fault: like all others, it waits for a readable configuration.
 		return nil, w, r.notRun()
 	}
 
@@ -94,7 +93,7 @@ func (r *execution) prepare() (agent *choice, w executors.Work, end *outcome) {
 		return nil, w, r.couldNot("opening the board", err)
 	}
 
-	// The execution may be outdated: one that has ended meanwhile must not run.
+	// The row may be outdated: an execution that has ended meanwhile must not run.
 	now, err := b.Execution(ctx, r.row.ID)
 	if err != nil && !errors.Is(err, task.ErrNotFound) {
 		return nil, w, r.couldNot("reading the board", err)
@@ -122,7 +121,7 @@ func (r *execution) prepare() (agent *choice, w executors.Work, end *outcome) {
 		return nil, w, r.couldNot("starting the agent", err)
 	}
 
-	// A deepwork in the workspace finds the project by it, also if nothing else is kept there.
+	// A deepwork in the workspace finds the project through this folder, even if it holds nothing else.
 	if err := e.State().Make(); err != nil {
 		return nil, w, r.couldNot("making the state folder of the project", err)
 	}
@@ -145,12 +144,12 @@ func (r *execution) prepare() (agent *choice, w executors.Work, end *outcome) {
 	return agent, w, nil
 }
 
-// ofProject reports whether an attempt works in the project itself, or in a worktree of it alone.
+// ofProject reports whether an attempt works in the project itself, or in a worktree of only the project.
 func (e *Engine) ofProject(a *task.Attempt) bool {
 	return len(a.Repos) == 0 || len(a.Repos) == 1 && a.Repos[0].RepoPath == e.Root()
 }
 
-// workspace makes the workspace of an attempt unless it is there. env is for the setup commands.
+// workspace makes the workspace of an attempt unless it exists. env is for the setup commands.
 func (r *execution) workspace(b store.Board, cfg *config.Config, a *task.Attempt, env []string) *outcome {
 	ctx, e := r.making, r.engine
 	if e.Shared != nil && !a.Made() {
@@ -167,8 +166,8 @@ func (r *execution) workspace(b store.Board, cfg *config.Config, a *task.Attempt
 		}
 	}
 
-	// A removal in progress either finds this execution on the board and gives up, or has removed
-	// the workspace when Await returns.
+	// A removal in progress either finds this execution on the board and gives up, or has removed the
+	// workspace when Await returns.
 	if err := e.Worktrees(a).Await(ctx, nameOf(a)); err != nil {
 		return r.couldNot("waiting for the workspace", err)
 	}
@@ -183,7 +182,7 @@ func (r *execution) workspace(b store.Board, cfg *config.Config, a *task.Attempt
 	return nil
 }
 
-// makeWorkspace creates all worktrees of an attempt or none, or finishes that after a crash.
+// makeWorkspace creates all worktrees of an attempt or none. After a crash it finishes that.
 func (e *Engine) makeWorkspace(
 	ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt, env []string,
 ) error {
@@ -192,7 +191,7 @@ func (e *Engine) makeWorkspace(
 		return err
 	}
 
-	// The worktrees exist: a board that is full for now must not make the attempt fail.
+	// The worktrees exist: a board that is full for now must not fail the attempt.
 	for {
 		err = b.SetWorkspace(context.WithoutCancel(ctx), a, base)
 		if !errors.Is(err, task.ErrFull) {
@@ -211,8 +210,8 @@ func (e *Engine) makeWorkspace(
 	return nil
 }
 
-// makeWorktrees creates the worktrees of an attempt, or of an item of its run. It returns the commits at which they
-// begin, by repository.
+// makeWorktrees creates the worktrees of an attempt, or of an item of its run. It returns the commits from
+// which they begin, by repository.
 func (e *Engine) makeWorktrees(
 	ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt, env []string,
 ) (map[string]string, error) {
@@ -247,7 +246,7 @@ func (e *Engine) makeWorktrees(
 			if errors.Is(err, trust.ErrChanged) {
 				return nil, session.Changed(e.Root(), err)
 			}
-			if err == nil && !strings.ContainsAny(setup[0], `/\`) { // a path is one in the worktree
+			if err == nil && !strings.ContainsAny(setup[0], `/\`) { // a path is relative to the worktree
 				setup = append([]string{program}, setup[1:]...)
 			}
 		}
@@ -261,7 +260,7 @@ func (e *Engine) makeWorktrees(
 			Setup:        setup,
 		}
 
-		if repo.RepoPath == e.Root() { // where files were approved; a branch may have others
+		if repo.RepoPath == e.Root() { // where files were approved; a branch may contain others
 			trees[i].Allowed = func(dir string) error {
 				if err := trust.Check(dir, cfg.Approval, setup); err != nil {
 					return session.Changed(e.Root(), err)
@@ -295,7 +294,7 @@ func (e *Engine) makeWorktrees(
 	}
 }
 
-// branchTries bounds how often another name is chosen for an attempt's branch.
+// branchTries limits how often another name is chosen for an attempt's branch.
 const branchTries = 5
 
 func Exists(path string) bool {
@@ -303,8 +302,7 @@ func Exists(path string) bool {
 	return err == nil
 }
 
-// provision returns the files that are copied into new worktrees of a repository, and the command
-// that is run in them.
+// provision returns the files to copy into new worktrees of a repository, and the command to run in them.
 func provision(cfg *config.Config, project *task.Project, repo string) (files, setup []string) {
 	if project.Root {
 		return cfg.Attempts.Copy, cfg.Attempts.Setup

@@ -14,7 +14,7 @@ import (
 	"deepwork/session/codes"
 )
 
-// A Message is one message of the output of an attempt's agents.
+// A Message is one message in the output of an attempt's agents.
 type Message struct {
 	Index  int64     `json:"index"`
 	Time   time.Time `json:"time" jsonschema:"when it was written, RFC 3339"`
@@ -36,15 +36,15 @@ func (Message) Tags() map[string]string {
 	}
 }
 
-// linePieces is the number of entries that the longest line of a transcript has.
+// linePieces is the maximum number of entries of one transcript line.
 const linePieces = transcript.MaxLine / runner.MaxLine
 
-// messagesOf returns the messages of entries, of no more than most of them or the end of a line that
-// began there, and the index of the last entry that it read. The beginning of a line whose end is not
-// among the entries is left for the next call, unless ended is set or it is longer than any.
+// messagesOf returns the messages of at most most entries, or up to the end of a line that began there, and
+// the index of the last entry that it read. A line whose end is not among the entries is left for the next
+// call, unless ended is set or the line is too long.
 func messagesOf(entries []runner.Entry, most int, ended bool) (all []Message, next int64) {
 	reader := transcript.Reader{Split: runner.MaxLine}
-	begin := 0 // of the line that is open
+	begin := 0 // where the incomplete line begins
 	for i, x := range entries {
 		if i >= most && !reader.Open() {
 			break
@@ -60,7 +60,7 @@ func messagesOf(entries []runner.Entry, most int, ended bool) (all []Message, ne
 				begin = i
 			}
 			reader.Line([]byte(x.Text), give)
-		case runner.System: // no line of one run ends in another
+		case runner.System: // lines do not continue in the next run
 			reader.End(give)
 			fallthrough
 		default:
@@ -82,15 +82,15 @@ func messagesOf(entries []runner.Entry, most int, ended bool) (all []Message, ne
 
 // A logPart is the part of a log that one execution wrote.
 type logPart struct {
-	log   logRef // the attempt's, or that of an agent of a run
+	log   logRef // the log of the attempt, or of an agent of a run
 	state task.AttemptState
-	began *time.Time // nil means that nothing is before it, or that an index leaves it out
-	until *time.Time // when the next execution started; nil means that none has
-	none  bool       // it never ran
+	began *time.Time // nil means that nothing precedes it, or that an index excludes that
+	until *time.Time // when the next execution started; nil means none has
+	none  bool       // the execution never ran
 }
 
-// partOf returns the part of an execution, of the attempt or of an agent of a run. If after is before its
-// first entry, it becomes the index before that.
+// partOf returns the part of an execution, of the attempt or of an agent of a run. If after is before the
+// part's first entry, it becomes the index before that entry.
 func (e *Engine) partOf(
 	ctx context.Context, b board.View, a *task.Attempt, id string, after **int64,
 ) (s logPart, err error) {
@@ -124,14 +124,14 @@ func (e *Engine) partOf(
 		switch {
 		case other.LogID != x.LogID || other.StartedAt == nil || i == j:
 		case j < i:
-			s.until = other.StartedAt // of the oldest of them
+			s.until = other.StartedAt // the oldest of them
 		default:
 			earlier = true
 		}
 	}
 	switch {
-	case *after != nil && **after >= 0: // a next_index
-	case !earlier: // the first one has what precedes its start
+	case *after != nil && **after >= 0: // after is a next_index
+	case !earlier: // the first execution has what precedes its start
 		*after = new(int64(-1))
 	default:
 		s.began = x.StartedAt
@@ -160,7 +160,7 @@ func (e *Engine) lastBefore(
 	}
 }
 
-// cut removes entries before and after the part. It reports whether all were.
+// cut removes entries before and after the part. It reports whether it has removed them all.
 func (s *logPart) cut(entries *[]runner.Entry) bool {
 	n := len(*entries)
 	*entries = slices.DeleteFunc(*entries, func(x runner.Entry) bool {

@@ -30,8 +30,8 @@ func InPlace(at *task.Attempt) bool { return at.Run != nil && len(at.Repos) == 0
 
 func (e *Engine) boardPath() string { return e.State().Database() }
 
-// journalOf returns the folder of the journals of the worktrees below a folder: outside of it, if
-// others may write there too. "" means worktree's default.
+// journalOf returns the folder of the journals of the worktrees below a folder. If others may write to that
+// folder, it is outside of it. "" means worktree's default.
 func (e *Engine) journalOf(dir string) string {
 	if own := e.State().Worktrees(); dir != own {
 		sum := sha256.Sum256([]byte(dir))
@@ -52,23 +52,24 @@ func (e *Engine) worktreesDir(cfg *config.Config) string {
 	return filepath.Clean(dir)
 }
 
-// worktreesOf returns the folder of an attempt's worktrees: the config may have named another one
-// when the attempt was made.
+// worktreesOf returns the folder of an attempt's worktrees; the config may have named another one when the
+// attempt was made.
 func worktreesOf(a *task.Attempt) string {
 	if len(a.Repos) == 0 {
-		return "" // it works in place
+		return "" // it works in the project itself
 	}
 	return filepath.Dir(filepath.Dir(a.Repos[0].Worktree))
 }
 
-// nameOf returns the name of the folder of an attempt's worktrees, by which their keeper knows the attempt.
+// nameOf returns the name of the folder of an attempt's worktrees, which identifies the attempt to their
+// keeper.
 func nameOf(a *task.Attempt) string { return worktree.NameOf(a.Repos[0].Worktree) }
 
-// restore is what to do about a board that is wrong.
+// restore is the remedy for a board with wrong data.
 const restore = "restore the board from a copy"
 
-// checkLayout returns an error if the board's paths of an attempt's workspace and worktrees are not
-// where they belong: nothing may run elsewhere.
+// checkLayout returns an error if the board's paths of an attempt's workspace and worktrees are not where
+// they belong: nothing may run elsewhere.
 func checkLayout(a *task.Attempt) error {
 	if uuid.Validate(a.ID) != nil || len(a.Repos) == 0 {
 		return fmt.Errorf("the board has an attempt %q with %d repositories; %s", a.ID, len(a.Repos), restore)
@@ -90,8 +91,8 @@ func checkLayout(a *task.Attempt) error {
 	return nil
 }
 
-// checkWorkspace returns an error if the workspace of an attempt was not created for it: an entry
-// on the board is not enough to run an agent there.
+// checkWorkspace returns an error if the workspace of an attempt was not created for it: an entry on the
+// board is not enough reason to run an agent there.
 func (e *Engine) checkWorkspace(a *task.Attempt) error {
 	if err := checkLayout(a); err != nil {
 		return err
@@ -100,8 +101,7 @@ func (e *Engine) checkWorkspace(a *task.Attempt) error {
 		xslices.Map(a.Repos, func(r task.AttemptRepo) string { return r.Worktree }))
 }
 
-// dropState removes the state of the servers that worked in a workspace that is about to be
-// removed.
+// dropState removes the state of the servers that worked in a workspace that is about to be removed.
 func (e *Engine) dropState(workspace string) {
 	if !Exists(workspace) {
 		return
@@ -116,8 +116,8 @@ func (e *Engine) dropState(workspace string) {
 	}
 }
 
-// ignore hides worktrees from the project's repository: a folder of worktrees in the project gets
-// its own .gitignore.
+// ignore hides worktrees from the project's repository: a folder of worktrees inside the project gets its own
+// .gitignore.
 func ignore(root, worktrees string) error {
 	if rel, err := filepath.Rel(root, worktrees); err != nil || rel == "." || !filepath.IsLocal(rel) {
 		return nil // it is not inside

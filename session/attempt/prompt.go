@@ -14,7 +14,7 @@ import (
 	"deepwork/session/store"
 )
 
-// aboutWorktree ends the first prompt of a conversation.
+// aboutWorktree is the end of a conversation's first prompt.
 const aboutWorktree = `
 You work in a new git worktree: files that git does not track, such as .env or installed dependencies, are not ` +
 	`there unless they were copied; install what you need.
@@ -22,7 +22,7 @@ You work in a new git worktree: files that git does not track, such as .env or i
 
 const toCommit = "Commit your work on the current branch before you end.\n"
 
-// taskPrompt is what an agent is asked to do.
+// taskPrompt returns what an agent is asked to do.
 func taskPrompt(t *task.Task, prompt *string) string {
 	parts := []string{"# " + t.Title}
 	if t.Description != nil && strings.TrimSpace(*t.Description) != "" {
@@ -37,12 +37,11 @@ func taskPrompt(t *task.Task, prompt *string) string {
 	return strings.Join(parts, "\n\n") + "\n"
 }
 
-// workflowPrompt asks an agent to use a workflow for its task, which is done when the workflow is
-// complete.
+// workflowPrompt asks an agent to use a workflow for its task, which is done when the workflow is complete.
 func workflowPrompt(t *task.Task) string {
 	with, lines := "", ""
 	for _, in := range board.InputsOf(t) {
-		value, _ := jsontext.Encode(in.Value) // texts can be encoded
+		value, _ := jsontext.Encode(in.Value) // encoding texts never fails
 		with, lines = ", and with these inputs, as they are", lines+fmt.Sprintf("\n   - %s: %s", in.Key, value)
 	}
 	return fmt.Sprintf(`## Do this by the workflow %[2]s/%[3]s
@@ -58,17 +57,17 @@ The MCP server `+"`deepwork`"+` leads you through it. If its tools are not there
 		*t.WorkflowName, with, lines)
 }
 
-// The bounds of what a follow-up that begins another conversation says of the earlier ones.
+// The limits of what a follow-up in a new conversation says about the earlier ones.
 const (
 	maxEarlier   = 100_000 // bytes of the task and what was done
-	maxHistory   = 20_000  // bytes of what was asked and answered
-	maxAnswer    = 1500    // characters of one of these
+	maxHistory   = 20_000  // bytes of questions and answers
+	maxAnswer    = 1500    // characters of one question or answer
 	maxSubjects  = 30      // commits of a repository
 	maxFileNames = 100     // changed files of a repository
 )
 
-// continued returns whether a follow-up resumes the conversation of its attempt, and its prompt. An
-// executor that cannot do that, or has no conversation yet, also gets the task and what was done.
+// continued returns whether a follow-up resumes the conversation of its attempt, and its prompt. If the
+// executor cannot resume, or has no conversation yet, the prompt also has the task and what was done.
 func (e *Engine) continued(
 	ctx context.Context, b store.Board, a *task.Attempt, agent *choice, x task.Execution,
 ) (resume bool, prompt string, err error) {
@@ -110,17 +109,17 @@ func (e *Engine) continued(
 	return false, text + "\n## What to do now\n\n" + strings.TrimSpace(x.Prompt) + "\n\n" + toCommit, nil
 }
 
-// hasConversation reports whether one of the executions began a conversation that a follow-up can
-// continue. reports says that they would have reported what they used.
+// hasConversation reports whether one of the executions began a conversation that a follow-up can continue.
+// reports means that they would have reported what they used.
 func hasConversation(all []task.Execution, used []task.Use, reports bool) bool {
 	return slices.ContainsFunc(all, func(x task.Execution) bool {
-		// What an interrupted one had reported may be lost.
+		// The report of an interrupted execution may be lost.
 		return x.StartedAt != nil && (!reports || x.State == task.Interrupted ||
 			slices.ContainsFunc(used, func(u task.Use) bool { return u.ExecutionID == x.ID && u.Reported }))
 	})
 }
 
-// history is what executions, the newest first, were asked and what became of that, the oldest first.
+// history returns what executions, given newest first, were asked, and what became of that, oldest first.
 func history(all []task.Execution) string {
 	var parts []string
 	size := 0
@@ -159,7 +158,7 @@ func quote(text string) string {
 	return "> " + strings.ReplaceAll(Printable(text, "\n\t"), "\n", "\n> ") + "\n"
 }
 
-// Printable removes the characters that cannot be printed, except for some.
+// Printable removes characters that cannot be printed, except those in except.
 func Printable(text, except string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || strings.ContainsRune(except, r) {
@@ -169,7 +168,7 @@ func Printable(text, except string) string {
 	}, text)
 }
 
-// ShownPath is a path in one line of a prompt.
+// ShownPath returns a path for one line of a prompt.
 func ShownPath(path string) string {
 	if Printable(path, "") != path {
 		return strconv.Quote(path)

@@ -15,9 +15,8 @@ import (
 	"deepwork/session/store"
 )
 
-// serveReady starts tasks as attempts.auto_start says: after each change of a task by this server, and
-// every poll for those of others. It runs on its own goroutine, as it waits for git, until Close
-// begins.
+// serveReady starts tasks as attempts.auto_start says: after each change of a task by this server, and at
+// every poll for changes by others. It has its own goroutine until Close begins, because it waits for git.
 func (e *Engine) serveReady() {
 	defer e.workers.Done()
 	ticker := time.NewTicker(e.poll())
@@ -36,20 +35,20 @@ func (e *Engine) serveReady() {
 // A starter starts tasks without a call. It belongs to one goroutine.
 type starter struct {
 	engine   *Engine
-	of       *config.Config     // with which what is refused was tried
+	of       *config.Config     // the config under which the refusals arose
 	refusals map[string]refusal // by project, or by task; "" is for all
 }
 
-// A refusal is why tasks are not started, and until when that is not tried again.
+// A refusal is the reason why tasks are not started, and the time until which that is not tried again.
 type refusal struct {
 	why   string
 	until time.Time
 }
 
-// refusedFor is how long what cannot be started waits.
+// refusedFor is how long a task that cannot be started waits.
 const refusedFor = 5 * time.Second
 
-// postpone logs why something is not started, once, and lets it wait; nil means that there is no reason.
+// postpone logs once why something is not started, and lets it wait; nil means no reason.
 func (s *starter) postpone(what string, err error) {
 	if err == nil || s.engine.serving.Err() != nil {
 		return
@@ -60,12 +59,12 @@ func (s *starter) postpone(what string, err error) {
 	s.refusals[what] = refusal{err.Error(), time.Now().Add(refusedFor)}
 }
 
-// waits reports whether something was refused just now.
+// waits reports whether something was refused a moment ago.
 func (s *starter) waits(what string) bool {
 	return time.Now().Before(s.refusals[what].until)
 }
 
-// startReady starts tasks, the oldest first, as long as there is room.
+// startReady starts tasks, oldest first, as long as there is room.
 func (s *starter) startReady(ctx context.Context) error {
 	e := s.engine
 	if !e.Database.Exists() {
@@ -74,7 +73,7 @@ func (s *starter) startReady(ctx context.Context) error {
 
 	cfg, err := e.Config(ctx)
 	if err != nil {
-		return nil // which serve logs
+		return nil // serve logs it
 	}
 	if s.of != cfg {
 		s.of, s.refusals = cfg, map[string]refusal{}
@@ -117,7 +116,7 @@ func (s *starter) startReady(ctx context.Context) error {
 	return nil
 }
 
-// startOne starts the oldest of the tasks that can be started. It reports false if it has tried all.
+// startOne starts the oldest task that can be started. It reports false if it has tried all.
 func (s *starter) startOne(
 	ctx context.Context, v board.View, b store.Board, cfg *config.Config, agent *choice, tasks []task.Ready,
 	room task.Room,
@@ -129,7 +128,7 @@ func (s *starter) startOne(
 
 		err := s.engine.startTask(ctx, v, b, cfg, agent, t, room)
 		if err == nil || errors.Is(err, task.ErrNotReady) || errors.Is(err, task.ErrNotFound) {
-			return true // or another server was faster, or the user
+			return true // or another server, or the user, was faster
 		}
 
 		what := t.ProjectID
@@ -142,8 +141,8 @@ func (s *starter) startOne(
 	return false
 }
 
-// startTask starts an attempt of a task that is ready, in all repositories of its project, from the
-// branches that are checked out there.
+// startTask starts an attempt of a ready task, in all repositories of its project, from the branches that are
+// checked out there.
 func (e *Engine) startTask(
 	ctx context.Context, v board.View, b store.Board, cfg *config.Config, agent *choice, ready task.Ready,
 	room task.Room,
@@ -153,7 +152,7 @@ func (e *Engine) startTask(
 		return err
 	}
 
-	// one too many is refused, and none left out
+	// one too many, so that an excess is refused, not cut off
 	repos, _, _, err := b.Repos(ctx, t.ProjectID, task.Page{Limit: MaxRepos + 1})
 	if err != nil {
 		return err

@@ -20,9 +20,9 @@ import (
 	"deepwork/session/store/backend"
 )
 
-// Relocate corrects the paths on the board and in the journals after the project was moved from old
-// to where f says, f having its state already. It blocks for the disk, and may be called again
-// after an error. No server may run.
+// Relocate corrects the paths on the board and in the journals after the project was moved from old to the
+// place of f, which already has its state. It blocks for the disk, and may be called again after an error. No
+// server may run.
 func Relocate(ctx context.Context, f *state.Folder, old string) error {
 	to := func(path string) string {
 		if rel, err := filepath.Rel(old, path); err == nil && filepath.IsLocal(rel) {
@@ -32,7 +32,7 @@ func Relocate(ctx context.Context, f *state.Folder, old string) error {
 	}
 	e := newEngine(Options{Options: board.Options{Root: f.Root, State: f}})
 	db := backend.Files(f)
-	defer db.Close() // a change is on disk when its call returns
+	defer db.Close() // changes are on disk when their calls return
 	dirs := []string{f.Worktrees()}
 	if db.Exists() {
 		more, err := db.Board().WorktreeFolders(ctx, task.Place{})
@@ -43,7 +43,7 @@ func Relocate(ctx context.Context, f *state.Folder, old string) error {
 	}
 	for _, from := range dirs {
 		dir := to(from)
-		if dir != from { // the folder of the journals has the path in its name
+		if dir != from { // the path is part of the name of the folder of journals
 			err := (durable.Disk{}).Move(e.journalOf(from), e.journalOf(dir))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -59,7 +59,7 @@ func Relocate(ctx context.Context, f *state.Folder, old string) error {
 	return db.Relocate(ctx, to)
 }
 
-// recover finishes what this place has left undone. It reports false if the store was away meanwhile:
+// recover finishes what this place has left undone. It reports false if the store was unreachable meanwhile;
 // then the caller calls it again.
 func (e *Engine) recover(ctx context.Context, b store.Board, cfg *config.Config) bool {
 	agents, worktrees := e.endAllGivenUp(ctx, b), e.recoverWorktrees(ctx, b, cfg)
@@ -77,8 +77,8 @@ func (e *Engine) recover(ctx context.Context, b store.Board, cfg *config.Config)
 	return true
 }
 
-// removeDeleted removes the worktrees that are here of tasks that were deleted. Their attempts were at
-// another place by then, or this one seemed to be gone: otherwise the call that deletes a task has them
+// removeDeleted removes the worktrees on this machine of deleted tasks. They are left if the attempts had
+// moved to another place, or this place seemed to be gone; otherwise the call that deletes a task has them
 // removed.
 func (e *Engine) removeDeleted(ctx context.Context) {
 	for {
@@ -102,8 +102,8 @@ func (e *Engine) removeDeleted(ctx context.Context) {
 	}
 }
 
-// recoverWorktrees finishes or undoes the work on worktrees that crashes interrupted, in all
-// folders that the config names or has named.
+// recoverWorktrees finishes or undoes work on worktrees that a crash interrupted, in all folders that the
+// config names or has named.
 func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *config.Config) error {
 	dirs, err := b.WorktreeFolders(ctx, e.Here)
 	if now := e.worktreesDir(cfg); !slices.Contains(dirs, now) {
@@ -131,8 +131,9 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *confi
 	return err
 }
 
-// Claim makes the worktrees on this machine belong to these stores: servers leave worktrees of another board alone, and
-// a copy may have brought the attempts from one. It blocks for the disk, and may be called again after an error.
+// Claim makes the worktrees on this machine belong to these stores: servers ignore worktrees of other boards,
+// and a copy may have brought the attempts from one. It blocks for the disk, and may be called again after an
+// error.
 func Claim(ctx context.Context, f *state.Folder, stores *store.Stores) error {
 	e := newEngine(Options{Options: board.Options{Root: f.Root, State: f, Stores: stores}})
 	b := e.Database.Board()
@@ -156,16 +157,16 @@ func (e *Engine) claimWorktrees(ctx context.Context, b store.Board, dirs []strin
 	return err
 }
 
-// keepsWorktrees reports whether the worktrees of an attempt must stay. The error is one of the board,
-// with which they do.
+// keepsWorktrees reports whether the worktrees of an attempt must stay. They also stay on an error, which is
+// the board's.
 func (e *Engine) keepsWorktrees(ctx context.Context, b store.Board, attempt string) (bool, error) {
 	a, err := b.Attempt(ctx, attempt)
 	if err == nil && !a.State.Open() && !a.Made() {
-		return false, nil // it failed before it had a workspace, and will never have one
+		return false, nil // it failed before it had a workspace, and will never get one
 	}
 
-	// Worktrees stay unless the attempt is known to be gone and no agent runs there: the board may
-	// have been moved, or replaced by an older copy.
+	// Worktrees stay unless the attempt is known to be gone and no agent runs in them: the board may have
+	// been moved, or replaced by an older copy.
 	if !errors.Is(err, task.ErrNotFound) {
 		return true, err
 	}

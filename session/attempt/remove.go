@@ -17,14 +17,13 @@ import (
 	"deepwork/session/workflow"
 )
 
-// removePatience bounds the removal of one attempt's worktrees of any size.
+// removePatience limits the removal of one attempt's worktrees of any size.
 const removePatience = 10 * time.Minute
 
-// DeleteTask removes a task with its attempts and their worktrees (seed 004, delete_task).
-// Uncommitted work is rescued first, and the reply says where; branches that are not merged stay. Repositories
-// in the worktrees that have work which is nowhere else are refused, or discarded by force. A task
-// with an attempt that waits or runs is refused. If a crash interrupts it, repeating the call
-// finishes it.
+// DeleteTask removes a task with its attempts and their worktrees (seed 004, delete_task). Uncommitted work
+// is rescued first, and the reply says where; unmerged branches stay. Repositories in the worktrees whose
+// work exists nowhere else are refused, or discarded by force. A task with an attempt that waits or runs is
+// refused. If a crash interrupts DeleteTask, repeating the call finishes it.
 func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArgs) (*DeleteReply, error) {
 	b, id, err := e.ViewFor(ctx, who, "task_id", a.TaskID)
 	if err != nil {
@@ -41,7 +40,7 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArg
 	}
 	reply, err := e.delete(ctx, b, id, attempts, a.Force)
 	if err != nil {
-		// After any refusal the task can be worked on again.
+		// After a refusal the task can be worked on again.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), boardPatience)
 		defer cancel()
 		if undo := b.UndoDelete(bounded, id); undo != nil {
@@ -53,7 +52,7 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArg
 	return reply, nil
 }
 
-// delete removes the worktrees of a task that is marked, and then the task.
+// delete removes the worktrees of a marked task, and then the task.
 func (e *Engine) delete(
 	ctx context.Context, b board.View, id string, attempts []string, force bool,
 ) (*DeleteReply, error) {
@@ -65,7 +64,7 @@ func (e *Engine) delete(
 		if err == nil && at.Elsewhere(e.Here) {
 			done, left, err = e.removeElsewhere(ctx, b, at)
 		} else {
-			done, err = e.removeWorktrees(ctx, b, attempt, force) // which returns the error again
+			done, err = e.removeWorktrees(ctx, b, attempt, force) // it returns the error again
 		}
 
 		if errors.Is(err, task.ErrRunning) {
@@ -90,7 +89,7 @@ func (e *Engine) delete(
 		logs = append(logs, of...)
 	}
 
-	// Before the task is gone: if this process is killed, the next call for the task goes on from here.
+	// Do it before the task is gone: if this process is killed, the next call for the task continues here.
 	if err := e.endSessions(ctx, attempts); err != nil {
 		e.Log.Warn("the workflow sessions of a deleted task were not all aborted: deepwork sessions abort does that",
 			"task", id, "error", err)
@@ -107,7 +106,7 @@ func (e *Engine) delete(
 	return reply, nil
 }
 
-// endSessions aborts the active workflow sessions that were begun in the workspaces of attempts that are deleted.
+// endSessions aborts the active workflow sessions that began in the workspaces of deleted attempts.
 func (e *Engine) endSessions(ctx context.Context, attempts []string) (err error) {
 	sessions, err := workflow.Open(ctx,
 		workflow.Options{Root: e.Root(), State: e.State(), Stores: e.Stores, Place: e.Stores.Place, Logger: e.Log})
@@ -127,7 +126,7 @@ func stillRunning(id string) *session.Error {
 			"call again.", id).With("task_id", id)
 }
 
-// withRescued adds the work already rescued to a refusal, since no later reply names it if the task stays.
+// withRescued adds the rescued work to a refusal, since no later reply names it if the task stays.
 func withRescued(err error, rescued []Rescue) error {
 	refused, ok := errors.AsType[*session.Error](err)
 	if ok && len(rescued) > 0 {
@@ -139,7 +138,7 @@ func withRescued(err error, rescued []Rescue) error {
 	return err
 }
 
-// removeWorktrees removes the worktrees of an attempt of a task that is marked.
+// removeWorktrees removes the worktrees of an attempt of a marked task.
 func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, force bool) (done removal, err error) {
 	ctx, cancel := context.WithTimeout(ctx, removePatience)
 	defer cancel()
@@ -157,7 +156,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	}
 
 	if at.Workspace == "" || len(at.Repos) == 0 {
-		return done, nil // no machine has taken it, or it works in place
+		return done, nil // no machine has claimed it, or it works in the project itself
 	}
 
 	k := e.Worktrees(at)
@@ -173,7 +172,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	for _, name := range append(names, nameOf(at)) {
 		var discarded []worktree.Nested
 		if err == nil && !k.Others(name, id) {
-			// by a follow-up, if another call took the mark away
+			// in use by a follow-up, if another call removed the mark
 			_, discarded, err = k.Remove(ctx, name, force, func() bool {
 				open, err := IsOpen(ctx, b, id)
 				return open || err != nil
@@ -187,10 +186,10 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 		return done, notRemoved(at, err)
 	}
 
-	// Include what an earlier removal has rescued but never reported: its server was killed, or its
-	// caller had gone.
+	// Include work that an earlier removal has rescued but not reported: its server was killed, or its caller
+	// was gone.
 	kept, err := k.Rescues(ctx, id, xslices.Map(at.Repos, func(r task.AttemptRepo) string { return r.RepoPath }))
-	if err != nil { // the refs show it as well
+	if err != nil { // the refs show it, too
 		e.Log.Warn("cannot list what was kept of an attempt", "attempt", id, "error", err)
 	}
 	for _, r := range kept {

@@ -20,7 +20,7 @@ type DeleteReply struct {
 	TaskID    string   `json:"task_id" jsonschema:"UUID of the deleted task"`
 	Deleted   bool     `json:"deleted" jsonschema:"always true"`
 	Rescued   []Rescue `json:"rescued" jsonschema:"uncommitted work that was kept, one entry per worktree"`
-	Discarded []string `json:"-"` // repositories in worktrees that Force has discarded, and why they were refused
+	Discarded []string `json:"-"` // repositories in worktrees that Force discarded, and why they had been refused
 	Notice    *string  `json:"notice,omitempty"`
 }
 
@@ -57,9 +57,9 @@ type AttemptReply struct {
 	UpdatedAt       string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 	Notice          *string         `json:"notice" jsonschema:"a hint, such as why it waits, or null"`
 
-	Agent     task.AttemptState `json:"-"` // of its newest execution, whatever has become of its branch
-	Open      bool              `json:"-"` // whether it has not ended
-	Workspace string            `json:"-"` // folder in which its agent works, absolute
+	Agent     task.AttemptState `json:"-"` // of its newest execution, whatever became of its branch
+	Open      bool              `json:"-"` // it has not ended
+	Workspace string            `json:"-"` // the folder in which its agent works, absolute
 
 	Going `json:"-"`
 }
@@ -89,7 +89,7 @@ type FullAttemptReply struct {
 	Executions []Execution `json:"executions" jsonschema:"its agent's executions, newest first, at most 50"`
 }
 
-// Execution is one run of an attempt's agent.
+// Execution describes one run of an attempt's agent.
 type Execution struct {
 	ExecutionID  string               `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
 	State        board.State          `json:"state"`
@@ -118,7 +118,7 @@ type QueuedFollowUp struct {
 	QueuedAt string  `json:"queued_at" jsonschema:"when it was queued, RFC 3339 in UTC"`
 }
 
-// AttemptRepo is a worktree of an attempt.
+// AttemptRepo describes a worktree of an attempt.
 type AttemptRepo struct {
 	RepoID       string   `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName     string   `json:"repo_name" jsonschema:"name of the repository"`
@@ -131,9 +131,9 @@ type AttemptRepo struct {
 	ChangedCount int      `json:"changed_count" jsonschema:"number of all changed files"`
 	Conflicts    []string `json:"conflicts"`
 
-	// Of the worktree, for people: whether it was made here and does no longer exist, whether a merge is in
-	// progress, how many files no commit has, what is checked out instead of the attempt's branch, or "", and
-	// whether its commits are in the target by hand.
+	// About the worktree, for people: whether it was made here and no longer exists, whether a merge is in
+	// progress, how many files are uncommitted, what is checked out instead of the attempt's branch, or "",
+	// and whether somebody merged its commits into the target by hand.
 	Gone      bool   `json:"-"`
 	Merging   bool   `json:"-"`
 	Loose     int    `json:"-"`
@@ -199,14 +199,14 @@ func (TailReply) Tags() map[string]string {
 	}
 }
 
-// RepoDiff holds the changes in one worktree.
+// RepoDiff has the changes in one worktree.
 type RepoDiff struct {
 	RepoID    string `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName  string `json:"repo_name" jsonschema:"name of the repository"`
 	Diff      string `json:"diff"`
 	Truncated bool   `json:"truncated" jsonschema:"whether this diff was cut off"`
 
-	// Binary has the files that the diff only names, with their sizes in bytes; -1 means that one was deleted.
+	// Binary has the files that the diff names without content, with their sizes in bytes; -1 means deleted.
 	Binary map[string]int64 `json:"-"`
 }
 
@@ -217,7 +217,7 @@ func (RepoDiff) Tags() map[string]string {
 	}
 }
 
-// ExecutorInfo is one executor of list_executors.
+// ExecutorInfo describes an executor in list_executors.
 type ExecutorInfo struct {
 	Name        string   `json:"name" jsonschema:"name, for start_task_attempt"`
 	Variants    []string `json:"variants" jsonschema:"names of its variants, for start_task_attempt"`

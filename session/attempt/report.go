@@ -22,23 +22,23 @@ import (
 	"deepwork/session/store"
 )
 
-// What other machines can read of an attempt.
+// The limits of what other machines can read of an attempt.
 const (
 	reportedOutput = 256 << 10 // bytes of its last entries, as JSON
 	ReportedDiff   = 1 << 20   // bytes of its changes
 	reportPace     = time.Second
 )
 
-// A reporter saves the end of an attempt's output in a store that other machines share, at most once
-// per second and only if it has changed. It belongs to one goroutine at a time.
+// A reporter saves the end of an attempt's output in a store that other machines share, at most once per
+// second and only after a change. It belongs to one goroutine at a time.
 type reporter struct {
 	run   *execution
-	after *int64 // the last entry that was read; nil before the first
-	data  []byte // what is to be saved; nil means nothing
+	after *int64 // the last entry read; nil before the first
+	data  []byte // what to save; nil means nothing
 }
 
-// follow saves what the agent writes until the returned function is called, which then saves what is
-// left. It does nothing in a store of one machine.
+// follow saves what the agent writes until the returned function is called, which saves the rest. In a store
+// of one machine it does nothing.
 func (r *execution) follow() (end func()) {
 	if r.engine.Shared == nil {
 		return func() {}
@@ -49,7 +49,7 @@ func (r *execution) follow() (end func()) {
 	var following sync.WaitGroup
 	following.Go(func() {
 		for wait.For(ctx, reportPace) == nil {
-			_ = p.save(ctx) // the next one saves it, too
+			_ = p.save(ctx) // the next call saves it, too
 		}
 	})
 	return sync.OnceFunc(func() {
@@ -59,7 +59,7 @@ func (r *execution) follow() (end func()) {
 	})
 }
 
-// report saves something of an attempt, and again while the store is away.
+// report saves something about an attempt, and retries while the store cannot be reached.
 func (r *execution) report(what string, save func(context.Context) error) {
 	err := r.record(func(ctx context.Context, _ store.Board) error {
 		err := save(ctx)
@@ -95,8 +95,8 @@ func (p *reporter) save(ctx context.Context) error {
 	return err
 }
 
-// read reads the last entries if there are new ones. An agent may write faster than they are read, so
-// those in between are skipped.
+// read reads the last entries if there are new ones. If an agent writes faster than they are read, those in
+// between are skipped.
 func (p *reporter) read(ctx context.Context) error {
 	tail := func(after *int64, limit int) ([]runner.Entry, int64, error) {
 		return p.run.executor().Tail(ctx, p.run.row.LogID, after, limit, 0)
@@ -116,8 +116,8 @@ func (p *reporter) read(ctx context.Context) error {
 	return err
 }
 
-// lastOf returns the last entries as JSON, as many as a report may have. The beginning of an entry that
-// is too long on its own is left out.
+// lastOf returns the last entries as JSON, as many as fit into a report. The beginning of an entry that is
+// too long on its own is cut off.
 func lastOf(entries []runner.Entry) ([]byte, error) {
 	var parts [][]byte
 	for size, i := 2, len(entries)-1; i >= 0; i-- {
@@ -138,7 +138,7 @@ func lastOf(entries []runner.Entry) ([]byte, error) {
 	return slices.Concat([]byte("["), bytes.Join(parts, []byte(",")), []byte("]")), nil
 }
 
-// reportDiff saves the changes of the attempt at the end of an execution for other machines.
+// reportDiff saves the changes of the attempt for other machines, at the end of an execution.
 func (r *execution) reportDiff() {
 	if r.engine.Shared == nil {
 		return
@@ -149,7 +149,7 @@ func (r *execution) reportDiff() {
 		a, err = b.Attempt(ctx, r.row.AttemptID)
 		return err
 	}); err != nil || !a.Made() || a.Elsewhere(r.engine.Here) {
-		return // deleted, or without worktrees here
+		return // it is deleted, or has no worktrees here
 	}
 	data, err := r.diff(a)
 	r.report("changes", func(ctx context.Context) error {
@@ -176,7 +176,7 @@ func (r *execution) diff(a *task.Attempt) (data []byte, err error) {
 		if left > 0 {
 			d.Diff, d.Truncated, err = r.engine.Worktrees(a).Diff(ctx, repo.Worktree, *repo.BaseCommit,
 				repo.TargetBranch, nil, left)
-			if err != nil && !errors.Is(err, worktree.ErrNoWorktree) { // which the agent may have removed
+			if err != nil && !errors.Is(err, worktree.ErrNoWorktree) { // the agent may have removed it
 				return nil, err
 			}
 		}
@@ -186,8 +186,8 @@ func (r *execution) diff(a *task.Attempt) (data []byte, err error) {
 	return json.Marshal(diffs)
 }
 
-// tail is Tail of the executor for an attempt on any machine. log is the attempt's, or that of an agent
-// of a run, whose output is on its own machine alone.
+// tail does what Tail of the executor does, for an attempt on any machine. log is the log of the attempt, or
+// of an agent of a run, whose output is available only on its own machine.
 func (e *Engine) tail(
 	ctx context.Context, b store.View, a *task.Attempt, log logRef, after *int64, limit int, patience time.Duration,
 ) ([]runner.Entry, int64, error) {
@@ -224,13 +224,12 @@ func (e *Engine) tail(
 		return all, all[len(all)-1].Index, nil
 	}
 
-	// The error is that of ctx, which the next read reports.
+	// The error is ctx's; the next read reports it.
 	_ = wait.For(ctx, patience)
 	return nil, min(next, *after), nil
 }
 
-// SavedDiff returns the changes of an attempt on another machine, as they were at the end of its last
-// execution.
+// SavedDiff returns the changes of an attempt on another machine, as of the end of its last execution.
 func SavedDiff(
 	ctx context.Context, b store.View, a *task.Attempt, left int,
 ) (diffs []RepoDiff, notice string, err error) {
@@ -257,11 +256,11 @@ func SavedDiff(
 	return diffs, where + "; these are all its changes at " + board.Stamp(*report.DiffAt) + ".", nil
 }
 
-// pushTime bounds the pushes at the end of an execution, which keeps its slot until then.
+// pushTime limits the pushes at the end of an execution, which keeps its slot until then.
 const pushTime = 2 * time.Minute
 
-// push pushes the commits of an attempt whose agent has ended to attempts.push_to of the config. If that
-// fails, the board says so, and nothing else changes. stop_attempt ends it.
+// push pushes the commits of an attempt whose agent has ended to the config's attempts.push_to. If that
+// fails, the board says so, and nothing else changes. stop_attempt ends the push.
 func (r *execution) push() {
 	e := r.engine
 	cfg, err := e.Config(r.ctx)

@@ -14,8 +14,8 @@ import (
 	"deepwork/session/store"
 )
 
-// ResumeRun lets a run that has ended go on, with its budgets changed by change. Its agents are given the
-// advice, if it is not blank.
+// ResumeRun continues a run that has ended, with its budgets changed by change. Its agents get the advice,
+// unless it is blank.
 func (e *Engine) ResumeRun(
 	ctx context.Context, who session.Caller, id, advice string, change func(*board.Run),
 ) (*board.RunReply, error) {
@@ -103,7 +103,8 @@ func (e *Engine) ResumeRun(
 	return e.RunReply(ctx, b, id)
 }
 
-// withinRunBudget refuses to resume a run that would pause at once, since a budget of its own is used up.
+// withinRunBudget refuses to resume a run that would pause at once, because one of its own budgets is used
+// up.
 func withinRunBudget(ctx context.Context, v board.View, at *task.Attempt, run *board.Run) error {
 	cost, err := v.Cost(ctx, at.TaskID, at.ID)
 	if err != nil {
@@ -118,7 +119,7 @@ func withinRunBudget(ctx context.Context, v board.View, at *task.Attempt, run *b
 			"one: deepwork run resume %s%s", at.ID, board.Short(at.ID), larger).With("run_id", at.ID)
 }
 
-// isLed reports whether a process leads a run, which then has its budgets in memory.
+// isLed reports whether a process leads a run; that process then has the budgets in memory.
 func (e *Engine) isLed(ctx context.Context, b store.View, id string) (bool, error) {
 	x, err := b.LatestExecution(ctx, id)
 	if err != nil {
@@ -128,7 +129,7 @@ func (e *Engine) isLed(ctx context.Context, b store.View, id string) (bool, erro
 	return running && (x.Owner == e.Members.ID() || x.Elsewhere(e.Here) || e.Members.Alive(x.Owner)), nil
 }
 
-// notComplete refuses to let a run go on whose workflow is complete: its leader would have nothing to do.
+// notComplete refuses to continue a run whose workflow is complete: its leader would have nothing to do.
 func notComplete(at *task.Attempt) error {
 	run := board.Run{}
 	if at.Run == nil || json.Unmarshal(at.Run, &run) != nil || run.End == nil || run.End.State != board.Completed {

@@ -32,7 +32,8 @@ type RunWorkflowArgs struct {
 	Wait         bool         `json:"wait,omitempty" arg:"Reply when it has ended"`
 	RequestID    *string      `json:"request_id" arg:"Any text, for retries"`
 
-	// Agents rarely need the others, and a model is shown every listed one; the documentation lists them.
+	// Agents rarely need the following arguments, and a model is shown every listed one; the documentation
+	// lists them.
 
 	Parallel   *int     `json:"parallel" min:"1" max:"1000" unlisted:"true"`
 	InPlace    *bool    `json:"in_place" arg:"Work in the project itself. Default: only without git" unlisted:"true"`
@@ -53,8 +54,8 @@ func (RunWorkflowArgs) Tags() map[string]string {
 
 // The values of RunWorkflowArgs.Context.
 const (
-	ContextStep   = "step"   // each step begins a conversation
-	ContextResume = "resume" // one conversation goes through the steps that follow one another
+	ContextStep   = "step"   // each step begins a new conversation
+	ContextResume = "resume" // consecutive steps share one conversation
 )
 
 // The maxima of RunWorkflowArgs.
@@ -82,8 +83,8 @@ func (RunMade) Tags() map[string]string {
 	}
 }
 
-// RunWorkflow starts a run of a workflow on the project of the server: a task with an attempt that a
-// server leads. It returns when that is on the board.
+// RunWorkflow starts a run of a workflow in the server's project: a task with an attempt that a server leads.
+// It returns when they are on the board.
 func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkflowArgs) (*board.RunReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
@@ -159,7 +160,7 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 		return nil, err
 	}
 
-	// with its task, which attempts.auto_start would start if it were alone
+	// together with its task, which attempts.auto_start would otherwise start
 	at, err := b.CreateRun(ctx, newTaskOf(t), *made, first, request)
 	if err != nil {
 		return nil, board.Fault("creating the run", err)
@@ -184,8 +185,8 @@ func newTaskOf(t task.Task) task.NewTask {
 	}
 }
 
-// runRepos returns the project of the server and the repositories of which a run gets worktrees, and sets whether it
-// works in the project itself.
+// runRepos returns the server's project and the repositories of which a run gets worktrees, and sets whether
+// the run works in the project itself.
 func (e *Engine) runRepos(
 	ctx context.Context, v store.View, inPlace *bool, run *board.Run,
 ) (string, []RepoArgs, error) {
@@ -249,13 +250,13 @@ func runOf(a *RunWorkflowArgs) (*board.Run, error) {
 	return r, r.CheckBudgets()
 }
 
-// defaultExecutor returns the executor of attempts and runs that name none: run.executor of the config, else the
-// only one that the config names, else the only one that is installed.
+// defaultExecutor returns the executor for attempts and runs that name none: run.executor of the config, else
+// the only one in the config, else the only one that is installed.
 func (e *Engine) defaultExecutor(
 	ctx context.Context, who session.Caller, cfg *config.Config,
 ) (name string, variant *string, err error) {
 	unapproved := session.Untrusted(e.Root(), cfg.Approval, config.AgentsKey)
-	cfg = cmp.Or(cfg.Wanted, cfg) // whose command the refusal names
+	cfg = cmp.Or(cfg.Wanted, cfg) // so that the error names its command
 	if cfg.Run.Executor != "" {
 		name, variant = nameAndVariant(cfg.Run.Executor)
 		return name, variant, nil
@@ -282,7 +283,7 @@ func (e *Engine) defaultExecutor(
 		return "", nil, unapproved
 	}
 	if len(here) == 0 {
-		here = executors.AllNames(cfg, e.registered()) // none of which is installed
+		here = executors.AllNames(cfg, e.registered()) // none of them is installed
 	}
 	return "", nil, session.Wrong(codes.MissingExecutor,
 		"executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or "+
@@ -313,8 +314,8 @@ func (e *Engine) agentFor(
 	return e.choose(ctx, name, variant)
 }
 
-// rootRepos returns the project of the server's own folder, and its repositories with the branches that
-// are checked out; none if one has no branch, and then without says why.
+// rootRepos returns the project of the server's own folder, and its repositories with their checked-out
+// branches. If one has no branch, it returns no repositories, and without says why.
 func (e *Engine) rootRepos(
 	ctx context.Context, b store.View,
 ) (project string, repos []RepoArgs, without string, err error) {
@@ -334,19 +335,19 @@ func (e *Engine) rootRepos(
 	return project, repos, without, err
 }
 
-// checkedOut returns the repositories of a project with the branches that are checked out in them, or says of the first
-// one without a branch why it has none.
+// checkedOut returns the repositories of a project with their checked-out branches, or says why the first one
+// without a branch has none.
 func (e *Engine) checkedOut(
 	ctx context.Context, b store.View, project string,
 ) (repos []RepoArgs, without string, err error) {
-	// one too many is refused, and none left out
+	// one too many, so that an excess is refused, not cut off
 	found, _, _, err := b.Repos(ctx, project, task.Page{Limit: MaxRepos + 1})
 	if err != nil {
 		return nil, "", board.Fault("listing the repositories", err)
 	}
 	for _, r := range found {
 		branch := ""
-		if r.Path != "" { // else it is on other machines only
+		if r.Path != "" { // otherwise it is only on other machines
 			if branch, err = worktree.CurrentBranch(ctx, r.Path); err != nil {
 				return nil, fmt.Sprintf("The repository %s cannot be used: %v", r.Name, err), nil
 			}
@@ -389,8 +390,8 @@ func (e *Engine) planRun(
 	return a, first, err
 }
 
-// Interrupt ends a run that this process leads, and its agents, so that it can be resumed. It reports
-// false if this process does not lead it.
+// Interrupt ends a run that this process leads, with its agents, so that it can be resumed. It reports false
+// if this process does not lead the run.
 func (e *Engine) Interrupt(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -404,11 +405,11 @@ func (e *Engine) Interrupt(id string) bool {
 	return false
 }
 
-// runOfTask returns the run of an attempt of a task that a server leads, as the board has it.
+// runOfTask returns the run for an attempt of a task that a server leads, in the form of the board.
 func (e *Engine) runOfTask(ctx context.Context, t *task.Task, more *string) (json.RawMessage, error) {
 	wf, err := e.CheckWorkflow(ctx, t.JobName, t.WorkflowName)
 	if err != nil {
-		wf = nil // the run stops, and says why
+		wf = nil // the run will stop, and say why
 	}
 	inputs, err := board.RunInputs(t, wf)
 	if err != nil {

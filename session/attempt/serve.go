@@ -16,8 +16,8 @@ import (
 	"deepwork/session/store"
 )
 
-// Serve makes a passive engine one that starts and takes over executions until it is closed, as a
-// server does. It must be called at most once.
+// Serve makes a passive engine start and take over executions until it is closed, like a server. It must be
+// called at most once.
 func (e *Engine) Serve() {
 	if err := git.Check(e.ctx); err != nil {
 		e.Log.Warn("the task board cannot work", "error", err)
@@ -30,17 +30,17 @@ func (e *Engine) Serve() {
 	}
 }
 
-// ServeOnly is Serve for a process that ends with one attempt: it leads no other run, since the agents of a run end
-// with the process that leads it. Agents of other attempts go on without it. The channel receives whenever the process
-// no longer leads an execution.
+// ServeOnly is Serve for a process that ends with one attempt. It leads no other run, since the agents of a
+// run end with the process that leads it; agents of other attempts run on without it. The channel receives
+// whenever the process no longer leads an execution.
 func (e *Engine) ServeOnly(attempt string) (finished <-chan struct{}) {
 	e.only = attempt
 	e.Serve()
 	return e.finished
 }
 
-// Settle records the end of executions whose agents ended after their server did. Agents that run are
-// left alone, and nothing is started. It is for engines that do not serve, and blocks for the board.
+// Settle records the end of executions whose agents ended after their server did. It starts nothing, and
+// ignores agents that run. It is for engines that do not serve, and blocks for the board.
 func (e *Engine) Settle(ctx context.Context) error {
 	if !e.Database.Exists() {
 		return nil
@@ -89,8 +89,8 @@ func (e *Engine) Settle(ctx context.Context) error {
 	return nil
 }
 
-// adopt makes an execution of a server that is gone one of this engine. It reports false if another
-// server was faster.
+// adopt transfers an execution of a dead server to this engine. It reports false if another server was
+// faster.
 func (e *Engine) adopt(ctx context.Context, b store.Board, x *task.Execution) (bool, error) {
 	if err := e.Members.Enter(ctx); err != nil { // others must see that the new owner is alive
 		return false, err
@@ -105,8 +105,9 @@ func (e *Engine) adopt(ctx context.Context, b store.Board, x *task.Execution) (b
 	return taken, err
 }
 
-// serve hands out slots, takes over from dead servers, and does what other servers ask of this one:
-// when it is woken, and every poll for changes by other servers. It runs on its own goroutine until Close begins.
+// serve hands out slots, takes over from dead servers, and does what other servers ask of this one. It does
+// so when it is woken, and at every poll for changes by other servers. It has its own goroutine until Close
+// begins.
 func (e *Engine) serve() {
 	defer e.workers.Done()
 	ctx := e.serving
@@ -117,7 +118,7 @@ func (e *Engine) serve() {
 	for {
 		err := e.look(ctx)
 		if session.CodeOf(err) == codes.ConfigInvalid {
-			err = nil // the config's errors are logged elsewhere
+			err = nil // config errors are logged elsewhere
 		}
 
 		why := ""
@@ -138,8 +139,8 @@ func (e *Engine) serve() {
 	}
 }
 
-// poll returns how often the board is checked without being woken: seldom in a store that several machines share, where
-// each look costs all of them, and followBoard wakes the server.
+// poll returns how often the board is checked without being woken. In a store that several machines share
+// that is seldom, since each look costs all of them, and followBoard wakes the server.
 func (e *Engine) poll() time.Duration {
 	if e.Shared != nil {
 		return sharedPolls * e.o.Poll
@@ -147,11 +148,11 @@ func (e *Engine) poll() time.Duration {
 	return e.o.Poll
 }
 
-// sharedPolls makes 3 seconds of the default of Options.Poll.
+// sharedPolls turns the default of Options.Poll into 3 seconds.
 const sharedPolls = 6
 
-// followBoard wakes the server after changes of the board by any process, every Options.Poll at most, and
-// removes what this place has of tasks that were deleted, until Close begins.
+// followBoard wakes the server after changes of the board by any process, at most every Options.Poll, and
+// removes what this place has of deleted tasks, until Close begins.
 func (e *Engine) followBoard() {
 	position := ""
 	for wait.For(e.serving, e.o.Poll) == nil {
@@ -169,7 +170,7 @@ func (e *Engine) followBoard() {
 			err = e.changes.Wait(e.serving, position)
 		}
 		if err != nil {
-			_ = wait.For(e.serving, e.poll()) // the store is away
+			_ = wait.For(e.serving, e.poll()) // the store cannot be reached
 		}
 	}
 }
@@ -200,7 +201,7 @@ func (e *Engine) look(ctx context.Context) error {
 
 	cfg, err := e.Config(ctx)
 	if err != nil {
-		return err // work that needs it waits until it can be read
+		return err // work that needs the config waits until it can be read
 	}
 	if e.Shared != nil {
 		if err := e.SyncProjects(ctx, b, cfg); err != nil {
@@ -222,7 +223,7 @@ func (e *Engine) look(ctx context.Context) error {
 		})
 	}
 
-	// Waiting executions are assigned to this server as far as the board has room.
+	// Waiting executions are assigned to this server as long as the board has room.
 	for ctx.Err() == nil {
 		x, err := b.ClaimNext(ctx, e.Members.ID(), e.slots(cfg), e.claim(ctx, b, cfg), board.Limits(cfg))
 		if err != nil || x == nil {
@@ -233,8 +234,8 @@ func (e *Engine) look(ctx context.Context) error {
 	return nil
 }
 
-// takeUp takes over the executions of dead servers, leads those of this one that it does not lead
-// yet, and stops those that it was asked to stop.
+// takeUp takes over the executions of dead servers, leads those of this server that it does not lead yet, and
+// stops those that it was asked to stop.
 func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 	led := e.ownExecutions()
 	open, err := b.OpenExecutions(ctx)
@@ -258,7 +259,7 @@ func (e *Engine) takeUp(ctx context.Context, b store.Board) error {
 				if x.StopAsked != nil {
 					e.stopHere(x.ID)
 				}
-				continue // it may have ended since the list was read, and must not be led again
+				continue // it may have ended since the list was read; then it must not be led again
 			}
 		} else {
 			if alive(x.Owner) {

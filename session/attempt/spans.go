@@ -16,11 +16,11 @@ import (
 	"deepwork/session/store"
 )
 
-// Spans of attempts come only from the board: the process that records the end of an execution exports its span, with
-// the same id each time.
+// Spans of attempts come only from the board: the process that records the end of an execution exports its
+// span, always with the same id.
 
-// RefOf returns what the sessions and agents of an attempt belong to: the span of its run or, if it has none,
-// the caller's.
+// RefOf returns the span to which the sessions and agents of an attempt belong: that of its run or, without
+// one, the caller's.
 func RefOf(a *task.Attempt) telemetry.Ref {
 	of := telemetry.Parse(a.Trace)
 	if a.Run == nil {
@@ -34,8 +34,8 @@ func AgentRef(a *task.Attempt, executionID string) telemetry.Ref {
 	return telemetry.Derive(telemetry.Parse(a.Trace), spans.Agent, executionID)
 }
 
-// export exports the spans of the executions of an attempt that have ended, if which selects them. That the
-// board cannot be read loses them. It returns what RefOf does.
+// export exports the spans of an attempt's ended executions that which selects. They are lost if the board
+// cannot be read. It returns what RefOf does.
 func (e *Engine) export(
 	ctx context.Context, b store.Board, attemptID string, which func(executionID string, end, newest time.Time) bool,
 ) (of telemetry.Ref) {
@@ -57,8 +57,8 @@ func (e *Engine) export(
 	return RefOf(a)
 }
 
-// exportEnd exports the span of an execution that has just ended, and those of earlier ones whose cost it has
-// changed: of agents that had ended before they reported the totals of their conversation. It returns what
+// exportEnd exports the span of an execution that has just ended, and those of earlier ones whose cost that
+// has changed: their agents had ended before they reported the totals of their conversation. It returns what
 // export does.
 func (e *Engine) exportEnd(ctx context.Context, b store.Board, x *task.Execution) (of telemetry.Ref) {
 	if !telemetry.On() {
@@ -66,7 +66,7 @@ func (e *Engine) exportEnd(ctx context.Context, b store.Board, x *task.Execution
 	}
 
 	ended := map[string]bool{x.ID: true}
-	used, _ := b.Used(ctx, x.AttemptID) // else the others keep their cost in the trace
+	used, _ := b.Used(ctx, x.AttemptID) // on an error the others keep their cost in the trace
 	own := slices.IndexFunc(used, func(u task.Use) bool {
 		return u.ExecutionID == x.ID && u.Totals != nil && u.Thread != ""
 	})
@@ -79,15 +79,15 @@ func (e *Engine) exportEnd(ctx context.Context, b store.Board, x *task.Execution
 	return e.export(ctx, b, x.AttemptID, func(id string, _, _ time.Time) bool { return ended[id] })
 }
 
-// exportAgain exports the spans again that ended in the last minute before an earlier leader was killed, as far as the
-// board knows when that was.
+// exportAgain exports again the spans that ended in the last minute before an earlier leader was killed, as
+// far as the board knows when that was.
 func (e *Engine) exportAgain(ctx context.Context, b store.Board, attemptID string) {
 	e.export(ctx, b, attemptID, func(_ string, end, newest time.Time) bool {
 		return end.After(newest.Add(-time.Minute))
 	})
 }
 
-// exportEnded does the same for the attempts that ended in the last minute, which nobody leads any more.
+// exportEnded does so for the attempts that ended in the last minute and that nobody leads any more.
 func (e *Engine) exportEnded(ctx context.Context, b store.Board) {
 	if !telemetry.On() {
 		return
@@ -101,7 +101,7 @@ func (e *Engine) exportEnded(ctx context.Context, b store.Board) {
 	}
 }
 
-// An endedSpan is that of an execution.
+// An endedSpan is the span of an execution.
 type endedSpan struct {
 	id string // of the execution
 	telemetry.Span
@@ -112,7 +112,7 @@ func endedSpans(ctx context.Context, b store.Board, a *task.Attempt) (all []ende
 	own, err := b.Executions(ctx, a.ID)
 	steps, stepsErr := b.Steps(ctx, a.ID)
 	used, usedErr := b.Used(ctx, a.ID)
-	if errors.Join(err, stepsErr, usedErr) != nil { // they are lost
+	if errors.Join(err, stepsErr, usedErr) != nil { // the spans are lost
 		return nil, newest
 	}
 
@@ -121,7 +121,7 @@ func endedSpans(ctx context.Context, b store.Board, a *task.Attempt) (all []ende
 		uses[used[i].ExecutionID] = &used[i]
 	}
 
-	last := map[[2]string]*task.Execution{} // of each step, the next one
+	last := map[[2]string]*task.Execution{} // of each step, the next execution
 	for _, x := range append(own, steps...) {
 		for _, at := range []*time.Time{&x.CreatedAt, x.StartedAt, x.EndedAt} {
 			if at != nil && at.After(newest) {
@@ -202,7 +202,7 @@ func executionSpan(a *task.Attempt, x *task.Execution, u *task.Use) telemetry.Sp
 	return s
 }
 
-// usage returns what an agent used, as far as it is known. u may be nil.
+// usage returns what an agent used, as far as known. u may be nil.
 func usage(u *task.Use) (all []attribute.KeyValue) {
 	u = cmp.Or(u, &task.Use{})
 	if u.InputTokens+u.CachedTokens+u.OutputTokens > 0 {

@@ -22,10 +22,9 @@ import (
 	"deepwork/session/store"
 )
 
-// StartTaskAttempt creates an attempt of a task (seed 004, start_task_attempt). It returns when the
-// attempt is on the board; its workspace is created, and its agent started, when a slot is free. It
-// checks what it can first, and a refusal creates nothing. Repeating a request_id returns the same
-// attempt.
+// StartTaskAttempt creates an attempt of a task (seed 004, start_task_attempt). It returns when the attempt
+// is on the board; when a slot is free, its workspace is created and its agent started. It checks what it can
+// first, and a refused call creates nothing. Repeating a request_id returns the same attempt.
 func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a StartArgs) (*AttemptReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
@@ -103,7 +102,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 }
 
 // plan returns an attempt of a task with its first execution, neither of which is on the board yet. It
-// refuses what could not be run.
+// returns an error for what could not be run.
 func (e *Engine) plan(
 	ctx context.Context, b board.View, cfg *config.Config, t *task.Task, agent *choice, more *string, repos []RepoArgs,
 ) (a *task.Attempt, first task.Execution, err error) {
@@ -128,7 +127,7 @@ func (e *Engine) plan(
 	}
 	if e.Shared != nil {
 		for i := range a.Repos {
-			a.Repos[i].RepoPath = "" // the machine that takes it has its own
+			a.Repos[i].RepoPath = "" // each machine has its own
 		}
 	} else {
 		setWorkspace(ctx, a, e.newFolder(cfg, a.Branch))
@@ -137,7 +136,7 @@ func (e *Engine) plan(
 	return a, first, nil
 }
 
-// attemptRepos checks the repositories that an attempt should work on.
+// attemptRepos checks the repositories on which an attempt should work.
 func (e *Engine) attemptRepos(
 	ctx context.Context, b board.View, t *task.Task, args []RepoArgs,
 ) ([]task.AttemptRepo, error) {
@@ -182,7 +181,7 @@ func (e *Engine) attemptRepos(
 
 		branch := strings.TrimSpace(arg.TargetBranch)
 		if repo.Path == "" && branch != "" {
-			// Of another machine, which finds out about the branch when it takes the attempt.
+			// On another machine, which checks the branch when it claims the attempt.
 		} else if err := CheckBranch(ctx, repo, branch, hidden, fmt.Sprintf("repos[%d].", i)); err != nil {
 			return nil, err
 		}
@@ -197,8 +196,8 @@ func (e *Engine) attemptRepos(
 	return all, nil
 }
 
-// HiddenBranches returns a function that reports whether a branch is hidden from the caller: it's named like an
-// attempt's branch, and belongs to no attempt that the caller sees. The attempt may be deleted.
+// HiddenBranches returns a function that reports whether a branch is hidden from the caller: it has the name
+// of an attempt's branch, but belongs to no attempt that the caller sees. The attempt may be deleted.
 func (e *Engine) HiddenBranches(ctx context.Context, b board.View) (func(string) bool, error) {
 	if b.Who.Owner {
 		return func(string) bool { return false }, nil
@@ -222,7 +221,8 @@ func (e *Engine) HiddenBranches(ctx context.Context, b board.View) (func(string)
 	}, nil
 }
 
-// CheckBranch asks git whether a worktree can be created from a branch. in begins the names of the arguments.
+// CheckBranch asks git whether a worktree can be created from a branch. in is the prefix of the arguments'
+// names.
 func CheckBranch(ctx context.Context, repo *task.Repo, branch string, isHidden func(string) bool, in string) error {
 	err := worktree.CheckRepo(ctx, repo.Path, branch)
 	if err == nil && isHidden(branch) {
@@ -239,7 +239,7 @@ func CheckBranch(ctx context.Context, repo *task.Repo, branch string, isHidden f
 	case errors.Is(err, worktree.ErrNoBranch):
 		names, listing := worktree.Branches(ctx, repo.Path)
 		if listing != nil {
-			names = nil // refuse without listing them
+			names = nil // the error does not list them
 		}
 		return session.Wrong(codes.UnknownBranch, "The repository %s has no branch %q. Its branches: %s.",
 			repo.Name, board.Clip(branch),
@@ -292,8 +292,8 @@ func (e *Engine) newFolder(cfg *config.Config, branch string) string {
 	return filepath.Join(dir, worktree.NameFor(dir, branch))
 }
 
-// setWorkspace sets the paths of an attempt's workspace in its folder: agents start in the worktree, in the
-// folder that the project is in its repository, or around several worktrees.
+// setWorkspace sets the paths of an attempt's workspace in its folder. Agents start in the worktree, in the
+// project's folder within its repository, or in the folder around several worktrees.
 func setWorkspace(ctx context.Context, a *task.Attempt, folder string) {
 	setWorktrees(folder, a.Repos)
 	a.Workspace = folder
@@ -302,8 +302,8 @@ func setWorkspace(ctx context.Context, a *task.Attempt, folder string) {
 	}
 }
 
-// setWorktrees sets the path of each worktree of an attempt: a folder with the repository's name,
-// made valid and unique.
+// setWorktrees sets the path of each worktree of an attempt: a folder with the repository's name, made valid
+// and unique.
 func setWorktrees(folder string, repos []task.AttemptRepo) {
 	taken := make(map[string]bool)
 	for i := range repos {

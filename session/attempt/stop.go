@@ -15,16 +15,15 @@ import (
 )
 
 const (
-	// stopPatience bounds a stop_attempt, in addition to the grace of the agent.
+	// stopPatience limits a stop_attempt, in addition to the agent's grace period.
 	stopPatience = 30 * time.Second
-	// faultPatience bounds it while the agent cannot be stopped, which may pass.
+	// faultPatience limits it while the agent cannot be stopped, which may pass.
 	faultPatience = 3 * time.Second
 )
 
-// StopAttempt ends an attempt's agent and all processes that it started, or cancels an attempt that
-// waits. It returns when the end is on the board, or reports that it takes longer. A queued
-// follow-up is dropped; the worktree stays, and a follow-up can continue. An attempt that has ended
-// does not change.
+// StopAttempt ends an attempt's agent and all processes that it started, or cancels an attempt that waits. It
+// returns when the end is on the board, or reports that it takes longer. It drops a queued follow-up; the
+// worktree stays, and a follow-up can continue. It does not change an attempt that has ended.
 func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptArgs) (*AttemptReply, error) {
 	b, id, err := e.ViewOfAttempt(ctx, who, a.Target)
 	if err != nil {
@@ -69,8 +68,8 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 	return r, nil
 }
 
-// stopOpen stops the open executions of an attempt on any server, including a queued one that
-// starts in the meantime, and returns the state in which it found the first.
+// stopOpen stops the open executions of an attempt on any server, including a queued one that starts
+// meanwhile, and returns the state in which it found the first.
 func (e *Engine) stopOpen(ctx context.Context, b board.View, attempt string) (was task.AttemptState, err error) {
 	began := time.Now()
 	var lookedElsewhere time.Time
@@ -107,7 +106,7 @@ func (e *Engine) stopOpen(ctx context.Context, b board.View, attempt string) (wa
 						"corrected: it is then stopped without another call, as get_attempt shows.", attempt,
 					*r.stateUnknown.Load()).With("attempt_id", attempt)
 			}
-		case e.o.Passive && !e.Members.Alive(x.Owner): // nobody else may take it over
+		case e.o.Passive && !e.Members.Alive(x.Owner): // nobody else can take it over
 			taken, err := e.adopt(ctx, e.Database.Board(), x)
 			if err != nil {
 				return was, err
@@ -117,14 +116,14 @@ func (e *Engine) stopOpen(ctx context.Context, b board.View, attempt string) (wa
 			}
 		}
 
-		e.wakeUp() // makes serve notice a dead owner
+		e.wakeUp() // so that serve notices a dead owner
 		if err := wait.For(ctx, 50*time.Millisecond); err != nil {
 			return was, fmt.Errorf("waiting for its end: %w", err)
 		}
 	}
 }
 
-// stopUnreachable returns an error if the machine of an attempt is gone. asked says that the attempt is
+// stopUnreachable returns an error if the machine of an attempt is gone. asked means that the attempt will be
 // stopped when that machine is back.
 func (e *Engine) stopUnreachable(ctx context.Context, b board.View, attempt string, asked bool) error {
 	a, err := b.Attempt(ctx, attempt)

@@ -11,7 +11,7 @@ import (
 	"deepwork/session/store"
 )
 
-// usageOf returns what an execution used, by the prices of now; nil if its agent reported nothing.
+// usageOf returns what an execution used, by the current prices; nil if its agent reported nothing.
 func (e *Engine) usageOf(
 	ctx context.Context, b store.Board, attempt, executor string, u *transcript.Usage,
 ) (*task.Usage, error) {
@@ -20,7 +20,7 @@ func (e *Engine) usageOf(
 	}
 
 	prices := map[string]transcript.Price{}
-	if cfg, err := e.Config(ctx); err == nil { // else only what agents report is known
+	if cfg, err := e.Config(ctx); err == nil { // on an error only what agents report is known
 		for model, p := range cfg.Prices {
 			prices[model] = transcript.Price(p)
 		}
@@ -35,7 +35,7 @@ func (e *Engine) usageOf(
 		for _, earlier := range all {
 			if earlier.Thread == u.Thread && earlier.Totals != nil {
 				before = nil
-				_ = json.Unmarshal(earlier.Totals, &before) // of a damaged row nothing is known
+				_ = json.Unmarshal(earlier.Totals, &before) // a damaged row says nothing
 			}
 		}
 	}
@@ -55,12 +55,12 @@ func (e *Engine) usageOf(
 		if totals == nil {
 			totals = before
 		}
-		used.Totals, _ = json.Marshal(totals) // numbers
+		used.Totals, _ = json.Marshal(totals) // encoding numbers never fails
 	}
 	return used, nil
 }
 
-// countUse counts what an agent or a reviewer used, nil if it has reported nothing.
+// countUse counts what an agent or a reviewer used; nil means that it reported nothing.
 func (e *Engine) countUse(u *task.Usage, limited bool) {
 	e.count(func(s *Stats) {
 		s.Spent.Executions++

@@ -137,8 +137,7 @@ func agentDo(verb, rest, prompt string) (code int, over bool, err error) {
 	return 0, false, nil
 }
 
-// agentSlot writes down how many agents run at the moment, itself included. The
-// first waits for another.
+// agentSlot records how many agents are running, including itself. The first one waits for another.
 func agentSlot(dir string) error {
 	own := filepath.Join(dir, "running-"+strconv.Itoa(os.Getpid()))
 	if err := os.WriteFile(own, nil, 0o644); err != nil {
@@ -161,7 +160,7 @@ func agentSlot(dir string) error {
 			return err
 		}
 	}
-	time.Sleep(30 * time.Millisecond) // so that more of them overlap
+	time.Sleep(30 * time.Millisecond) // so that more agents overlap
 	err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("saw-%d-%d", len(running), os.Getpid())), nil, 0o644)
 	if err != nil {
 		return err

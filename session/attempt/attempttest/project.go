@@ -1,4 +1,4 @@
-// Package attempttest has what tests of attempts share: a project with a git repository, whose config names
+// Package attempttest has what tests of attempts share: a project with a git repository, whose config has
 // executors that run the test binary as the agent, and its stores in each kind of database.
 package attempttest
 
@@ -30,8 +30,8 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-// Main runs the tests with files, and those named with PostgreSQL, too. The test binary is, by its first argument,
-// also the shim and the agent that attempts run.
+// Main runs the tests with files, and those that onPostgres names also with PostgreSQL. By its first
+// argument, the test binary is also the shim and the agent that attempts run.
 func Main(m *testing.M, onPostgres string) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -40,13 +40,13 @@ func Main(m *testing.M, onPostgres string) {
 		}
 	}
 
-	// A program built with -race sleeps for a second at its end, each child too.
+	// With -race a program, and each of its children, sleeps for a second when it ends.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	for _, name := range config.ConversationEnv { // which agents are not given
+	for _, name := range config.ConversationEnv { // agents do not get them
 		os.Setenv(name, "1")
 	}
 
-	// What the person who runs the tests has set up for git and for jobs does not matter.
+	// Ignore the git and job settings of the person who runs the tests.
 	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	os.Setenv(config.JobsFoldersEnv, "")
@@ -62,7 +62,7 @@ func Main(m *testing.M, onPostgres string) {
 	}))
 }
 
-// template is where the repository is that Repo copies, once it was made.
+// template is the repository that Repo copies, once made.
 var (
 	template     string
 	makeTemplate sync.Once
@@ -128,7 +128,7 @@ func (p *Project) Repo(dir string) {
 	testkit.Age(filepath.Join(dir, ".git", "config"))
 }
 
-// EndAgents ends whatever agents a test has left.
+// EndAgents ends all agents that a test has left running.
 func (p *Project) EndAgents() {
 	runs, _ := filepath.Glob(filepath.Join(state.Of(p.Root).Logs(), "attempts", "*", "runs", "*"))
 	r := runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}
@@ -143,7 +143,7 @@ func (p *Project) EndAgents() {
 	}
 }
 
-// Stores returns the stores of a server of the project, nil if the tests run with files.
+// Stores returns the stores of one of the project's servers, nil if the tests run with files.
 func (p *Project) Stores() *store.Stores {
 	if !pgtest.OnPostgres() {
 		return nil
@@ -153,7 +153,7 @@ func (p *Project) Stores() *store.Stores {
 	return StoresIn(p.Root, at)
 }
 
-// StoresWith returns the stores of a server whose database is wrapped by between.
+// StoresWith returns the stores of a server, with its database wrapped by between.
 func (p *Project) StoresWith(between func(store.Database) store.Database) *store.Stores {
 	stores := p.Stores()
 	if stores == nil {
@@ -165,7 +165,7 @@ func (p *Project) StoresWith(between func(store.Database) store.Database) *store
 	return &copied
 }
 
-// SchemaURL returns the URL of the schema with a name.
+// SchemaURL returns the URL of the schema with this name.
 func SchemaURL(name string) string {
 	server, err := pgtest.Shared()
 	if err != nil {
@@ -175,7 +175,7 @@ func SchemaURL(name string) string {
 	return server.At("test_" + hex.EncodeToString(sum[:8]))
 }
 
-// OpenIn opens the schema with a name for a process at a place, the last one there.
+// OpenIn opens the schema with this name for a process that counts as the only one at its place.
 func OpenIn(name string, at task.Place) *postgres.Store {
 	s, err := postgres.Open(postgres.Options{URL: SchemaURL(name), Project: "shop",
 		Repository: postgres.Repository{Remote: "https://example.com/shop.git"}, Machine: at.MachineID, Root: at.Root})
@@ -185,15 +185,15 @@ func OpenIn(name string, at task.Place) *postgres.Store {
 	return s
 }
 
-// StoresIn returns the stores of a process at a place in the schema with a name.
+// StoresIn returns the stores of a process at a place, in the schema with this name.
 func StoresIn(name string, at task.Place) *store.Stores {
 	return backend.Of(OpenIn(name, at), session.NewMember(state.Of(at.Root), nil), &at, "shop")
 }
 
-// Here is the machine of tests with one.
+// Here is the machine of tests that need only one.
 var Here = task.Place{MachineID: "0a1b2c3d", MachineName: "here"}
 
-// Refused checks that an error is one for agents, of a code, and names a value.
+// Refused checks that an error is one for agents, has this code, and mentions these values.
 func Refused(t testing.TB, err error, kind session.Kind, code string, mentions ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*session.Error](err)
@@ -212,7 +212,8 @@ func Refused(t testing.TB, err error, kind session.Kind, code string, mentions .
 	}
 }
 
-// Wrong is Refused for an error about an argument, which it names with its value if it has one.
+// Wrong is like Refused for an error about an argument, whose name it must mention, and whose value if there
+// is one.
 func Wrong(t testing.TB, err error, code string, mentions ...string) {
 	t.Helper()
 	Refused(t, err, session.ToolError, code, mentions...)
@@ -228,7 +229,7 @@ func Wrong(t testing.TB, err error, code string, mentions ...string) {
 	}
 }
 
-// Times checks that texts are times of the present as replies have them.
+// Times checks that texts are present times in the format of replies.
 func Times(t testing.TB, times ...string) {
 	t.Helper()
 	for _, s := range times {
@@ -246,7 +247,7 @@ func Times(t testing.TB, times ...string) {
 	}
 }
 
-// JSON returns a reply as a failing test shows it.
+// JSON returns a reply as failing tests print it.
 func JSON(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -25,14 +25,14 @@ import (
 	"deepwork/session/codes"
 )
 
-// A CommandLine is the Executor of a name in the config, or of a well-known one: its agents are processes of
-// this machine.
+// A CommandLine is the Executor for a name in the config, or for a well-known one: its agents are processes
+// of this machine.
 type CommandLine struct {
-	Local      // its records
+	Local      // where its records are
 	Name       string
 	Root       string // of the project, absolute
 	Config     func(context.Context) (*config.Config, error)
-	Registered []string // the names of the executors that are no command lines, which errors list too
+	Registered []string // the names of other kinds of executors, which errors also list
 }
 
 // Describe implements Executor.
@@ -67,7 +67,7 @@ func (c CommandLine) Check(ctx context.Context, w Work) error {
 	return err
 }
 
-// ready returns the recipe for a work that can be done.
+// ready returns the recipe for a work that can be done now.
 func (c CommandLine) ready(ctx context.Context, w Work) (*recipe, error) {
 	cfg, err := c.Config(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c CommandLine) ready(ctx context.Context, w Work) (*recipe, error) {
 	if err := r.check(w.Prompt); err != nil {
 		return nil, err
 	}
-	if w.OfProject && w.Workspace != "" { // a branch may have other scripts than those that were approved
+	if w.OfProject && w.Workspace != "" { // a branch may contain other scripts than the approved ones
 		return r, r.allowed(w.Workspace, w.resumes())
 	}
 	return r, nil
@@ -116,8 +116,8 @@ func (c CommandLine) Start(ctx context.Context, w Work) (Process, error) {
 	return c.Local.Start(ctx, w.Log, w.Execution, spec)
 }
 
-// A recipe is a command line as one execution uses it. It comes from the config or the program, never from a
-// tool's arguments.
+// A recipe is a command line for one execution. It comes from the config or the program, never from a tool's
+// arguments.
 type recipe struct {
 	Recipe
 	name string
@@ -126,14 +126,14 @@ type recipe struct {
 	approval *config.Approval
 }
 
-// maxName is how much of a name an error shows, in characters.
+// maxName is how many characters of a name an error shows.
 const maxName = 201
 
-// recipe resolves the command line in a variant; its error lists the available ones.
+// recipe resolves the command line of a variant. Its error lists the available variants.
 func (c CommandLine) recipe(cfg *config.Config, variant *string) (*recipe, error) {
-	cfg, approval := cmp.Or(cfg.Wanted, cfg), cfg.Approval // what is not approved is refused with its command
+	cfg, approval := cmp.Or(cfg.Wanted, cfg), cfg.Approval // so that the error for an unapproved one shows its command
 	all := Merge(cfg.Executors)
-	for _, name := range AllNames(cfg, c.Registered)[len(all):] { // for the error
+	for _, name := range AllNames(cfg, c.Registered)[len(all):] { // only for the error
 		all = append(all, config.Executor{Name: name})
 	}
 
@@ -143,14 +143,14 @@ func (c CommandLine) recipe(cfg *config.Config, variant *string) (*recipe, error
 	}
 	r, err := Resolve(all, jsontext.Clip(c.Name, maxName), jsontext.Clip(of, maxName))
 	if err != nil {
-		// It may be one that the project names and the user has not approved.
+		// The project may name the executor without the user's approval.
 		return nil, cmp.Or(session.Untrusted(c.Root, approval, config.AgentsKey), err)
 	}
 	return &recipe{Recipe: r, name: c.Name, root: c.Root, approval: approval}, nil
 }
 
-// MaxArgument is the longest prompt, in bytes, that is passed as an argument: the system's limit,
-// less room for the rest of the command line.
+// MaxArgument is the maximum length of a prompt that is passed as an argument, in bytes: the system's limit,
+// minus room for the rest of the command line.
 func MaxArgument() int {
 	if runtime.GOOS == "windows" {
 		return 30_000
@@ -158,7 +158,7 @@ func MaxArgument() int {
 	return 120_000
 }
 
-// check refuses what cannot be run, before anything is created for it.
+// check returns an error for what cannot be run, before anything is created.
 func (r *recipe) check(prompt string) error {
 	if err := session.Untrusted(r.root, r.approval, config.AgentsKey, r.Command...); err != nil {
 		return err
@@ -201,10 +201,10 @@ func (r *recipe) line(followUp bool) []string {
 	return r.Command
 }
 
-// allowed refuses scripts in the folder in which the agent works that differ from the approved ones.
+// allowed returns an error if scripts in the agent's working folder differ from the approved ones.
 func (r *recipe) allowed(dir string, followUp bool) error {
 	arguments := slices.Clone(r.line(followUp))
-	arguments[0] = "" // the program is not from there
+	arguments[0] = "" // the program is not from that folder
 	if err := trust.Check(dir, r.approval, arguments); err != nil {
 		return session.Changed(r.root, err)
 	}
@@ -216,7 +216,7 @@ func (r *recipe) give(prompt string, followUp bool) (command []string, stdin []b
 	line := r.line(followUp)
 	program, err := trust.Find(r.root, line[0])
 	if err != nil {
-		program = r.program(line) // starting it reports what is wrong
+		program = r.program(line) // if this is wrong, starting the program reports it
 	}
 	command = append([]string{program}, line[1:]...)
 	if r.Prompt != config.PromptArgument {
@@ -228,8 +228,8 @@ func (r *recipe) give(prompt string, followUp bool) (command []string, stdin []b
 	return append(command, prompt), nil
 }
 
-// program resolves the program of a command line: a relative path with a slash is relative to the
-// project root, since the agent works elsewhere.
+// program resolves the program of a command line. A relative path with a slash is relative to the project
+// root, since the agent works elsewhere.
 func (r *recipe) program(command []string) string {
 	name := filepath.FromSlash(command[0])
 	if strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
@@ -238,7 +238,7 @@ func (r *recipe) program(command []string) string {
 	return command[0]
 }
 
-// JobsFolders returns the variable with the folders of jobs: the project's own, if there is one, before others.
+// JobsFolders returns the variable with the folders of jobs: the project's own, if it exists, then others.
 func JobsFolders(root, others string) string {
 	folders := filepath.Join(root, ".deepwork", "jobs")
 	if _, err := os.Stat(folders); err != nil {
@@ -250,7 +250,7 @@ func JobsFolders(root, others string) string {
 	return config.JobsFoldersEnv + "=" + folders + others
 }
 
-// WithoutProxy returns variables by which programs reach this machine, where their server listens, without a proxy.
+// WithoutProxy returns variables with which programs reach servers on this machine without a proxy.
 func WithoutProxy() (env []string) {
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
 		hosts := cmp.Or(os.Getenv(name), os.Getenv("NO_PROXY"), os.Getenv("no_proxy"))
@@ -262,15 +262,14 @@ func WithoutProxy() (env []string) {
 	return env
 }
 
-// Local runs command lines on this machine. It stores each log in its own folder, <logs>/attempts/<id>: the
-// output in log, and each execution in runs/<execution>.
+// Local runs command lines on this machine. Each log has its own folder, <logs>/attempts/<id>: the output in
+// log, and each execution in runs/<execution>.
 type Local struct {
 	runner.Runner
 	Logs string
 }
 
-// check returns an error if an id of the board is malformed, or if a folder of the attempt is a
-// link.
+// check returns an error if an id of the board is malformed, or if a folder of the attempt is a link.
 func (l Local) check(attempt, execution string) error {
 	for _, id := range []string{attempt, execution} {
 		if id != "" && uuid.Validate(id) != nil {
@@ -313,7 +312,7 @@ func (l Local) Find(ctx context.Context, attempt, execution string) (Process, er
 	return l.Runner.Find(ctx, l.Run(attempt, execution))
 }
 
-// Alive reports whether any agent of an attempt runs. It changes nothing.
+// Alive reports whether any agent of an attempt is running. It changes nothing.
 func (l Local) Alive(attempt string) (bool, error) {
 	if err := l.check(attempt, ""); err != nil {
 		return false, err

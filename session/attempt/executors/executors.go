@@ -1,9 +1,9 @@
-// Package executors runs coding agents, each on a prompt in a workspace (DESIGN "Task board"). Executor is
-// what the task board asks for; CommandLine implements it with the command lines of agents that need no
-// configuration, and of those in the config, on this machine. An Executor for agents elsewhere needs nothing
-// else of this package.
+// Package executors runs coding agents, each on a prompt in a workspace (DESIGN "Task board"). The task board
+// uses the interface Executor. CommandLine implements it on this machine, with the command lines of
+// well-known agents and of those in the config. An Executor for agents elsewhere needs nothing else from this
+// package.
 //
-// What a reader has to hold:
+// The concepts to know:
 //
 //   - Executor, its Abilities, the Work of one execution, and the Process that it starts
 //   - CommandLine, and Local, where it keeps logs and records
@@ -25,10 +25,10 @@ import (
 )
 
 // Merge returns all executors: the known ones in their order, then the configured ones in theirs. A
-// configured executor with a known name and a command of its own replaces the known one completely,
-// since the other fields belong to its command line; one without a command changes only the fields
-// that it sets (prompt, resume, env, telemetry, and variants by name). The result shares slices and maps with
-// its argument; they must not be changed.
+// configured executor with a known name and a command replaces the known one completely, since the other
+// fields belong to its command line. Without a command it changes only the fields that it sets (prompt,
+// resume, env, telemetry, and variants by name). The result shares slices and maps with its argument, which
+// must not be changed.
 func Merge(configured []config.Executor) []config.Executor {
 	all := Known()
 	for _, c := range configured {
@@ -62,8 +62,7 @@ func Names(all []config.Executor) []string {
 	return xslices.Map(all, func(e config.Executor) string { return e.Name })
 }
 
-// AllNames returns the names of all executors: the well-known ones, those of the config and those that are
-// registered.
+// AllNames returns the names of all executors: the well-known, the configured and the registered ones.
 func AllNames(cfg *config.Config, registered []string) []string {
 	names := Names(Merge(cfg.Executors))
 	for _, name := range registered {
@@ -107,19 +106,19 @@ func firstNonEmpty(a, b []string) []string {
 	return b
 }
 
-// A Recipe is the way to run one executor in one variant.
+// A Recipe says how to run one executor in one variant.
 type Recipe struct {
-	Command []string          // the first run of a conversation
-	Resume  []string          // a follow-up: in the same conversation, if Continues
+	Command []string          // for the first run of a conversation
+	Resume  []string          // for a follow-up: in the same conversation, if Continues
 	Prompt  config.PromptMode // how both receive the prompt; never ""
 	Env     []string          // "KEY=value", sorted by key
 
-	Continues bool // Resume continues the conversation; otherwise it is Command
+	Continues bool // Resume continues the conversation; otherwise it equals Command
 	Telemetry bool // the agent gets the OTEL_EXPORTER_OTLP_ variables
 }
 
-// Reports reports whether package transcript reads what the command prints, so that a run from which
-// it read nothing had no conversation.
+// Reports reports whether package transcript can read what the command prints, so that a run from which it
+// read nothing had no conversation.
 func (r *Recipe) Reports() bool {
 	switch filepath.Base(r.Command[0]) {
 	case "claude":
@@ -130,10 +129,9 @@ func (r *Recipe) Reports() bool {
 	return false
 }
 
-// Resolve returns how to run an executor of Merge's list, in a variant or, if that is "", without
-// one. A field that a variant does not set is its executor's; the default of resume is the command.
-// It fails with a ToolError, unknown_executor, unknown_variant or executor_without_command, that
-// lists the available ones.
+// Resolve returns how to run an executor in Merge's list, in a variant or, for "", without one. Fields that a
+// variant does not set are taken from its executor; resume defaults to the command. It fails with a
+// ToolError, unknown_executor, unknown_variant or executor_without_command, that lists the available ones.
 func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 	i := slices.IndexFunc(all, func(e config.Executor) bool { return e.Name == name })
 	if i < 0 {
@@ -175,25 +173,26 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 	return r, nil
 }
 
-// A program is a well-known coding agent that reads a prompt from standard input, works without asking,
-// prints JSON lines, and continues the last conversation of its working directory, which is an
-// attempt's own, or one by its name.
+// A program is a well-known coding agent. It reads a prompt from standard input, works without asking, prints
+// JSON lines, and continues the last conversation of its working directory, which belongs to the attempt, or
+// one by its name.
 type program struct {
 	name string
-	// its options, and those to do anything and to plan without changing anything; plan "" means it cannot
+	// its options: all, those to do anything, and those to plan without changing anything; plan "" means that
+	// it cannot
 	base, work, plan string
 	last, named      string // options that continue a conversation
-	end              string // after all options
+	end              string // after all other options
 	env              map[string]string
-	server           func(MCP) (args, env []string) // tell it of the server of a step, if possible of it alone
+	server           func(MCP) (args, env []string) // tell it about the server of a step, if possible about no other
 }
 
-// programs are allowed everything, since nobody is there to answer; to restrict one, configure an
-// executor of the same name. Cursor takes servers only from settings, and so does Gemini, in which its
-// user names the one of a step by its variables.
+// programs may do everything, since nobody is there to answer; to restrict one, configure an executor of the
+// same name. Cursor takes servers only from settings. So does Gemini, whose user names the server of a step
+// there by its variables.
 var programs = []program{{
 	name: "CLAUDE_CODE",
-	base: "claude --print --output-format stream-json --verbose", // streamed JSON in print mode needs --verbose
+	base: "claude --print --output-format stream-json --verbose", // printing streamed JSON needs --verbose
 	work: "--dangerously-skip-permissions", plan: "--permission-mode plan",
 	last: "--continue", named: "--resume " + ConversationPlaceholder,
 	server: func(m MCP) (args, env []string) {
@@ -201,8 +200,8 @@ var programs = []program{{
 	},
 }, {
 	name: "CODEX",
-	// A folder around several worktrees is not a repository. A worktree's git folder is outside
-	// of it, so the sandbox would not let the agent commit.
+	// A folder around several worktrees is not a repository. A worktree's git folder is outside of it, so the
+	// sandbox would keep the agent from committing.
 	base: "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox",
 	last: "resume --last", named: "resume " + ConversationPlaceholder, end: "-",
 	server: func(m MCP) (args, env []string) {
@@ -213,7 +212,7 @@ var programs = []program{{
 	name: "GEMINI",
 	base: "gemini --output-format stream-json", work: "--approval-mode yolo", plan: "--approval-mode plan",
 	last: "--resume latest", named: "--resume " + ConversationPlaceholder,
-	// else it asks for permission in a folder that is not trusted
+	// otherwise it asks for permission in an untrusted folder
 	env: map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true"},
 	server: func(MCP) (args, env []string) {
 		return []string{"--allowed-mcp-server-names", MCPName}, nil
@@ -227,7 +226,7 @@ var programs = []program{{
 	named: "--resume " + ConversationPlaceholder,
 }, {
 	name: "OPENCODE",
-	// Without a title, the model is asked for one, and what that costs is not reported.
+	// Without a title, it asks the model for one, and does not report the cost.
 	base: "opencode run --format json --auto --title deepwork", plan: "--agent plan",
 	last: "--continue", named: "--session " + ConversationPlaceholder,
 	server: func(m MCP) (args, env []string) {
@@ -236,7 +235,7 @@ var programs = []program{{
 	},
 }}
 
-// Known returns the executors that need no configuration, of programs. Each call returns new values.
+// Known returns the executors for programs, which need no configuration. Each call returns new values.
 func Known() []config.Executor {
 	all := make([]config.Executor, len(programs))
 	for i, p := range programs {
@@ -256,27 +255,28 @@ func Known() []config.Executor {
 
 // The placeholders in the commands of executors.
 const (
-	// MCPPlaceholder is replaced by the path of a file as .mcp.json that names the MCP server of the agent.
+	// MCPPlaceholder is replaced by the path of a file in the form of .mcp.json that names the agent's MCP
+	// server.
 	MCPPlaceholder = "{mcp_config}"
-	// ConversationPlaceholder, in resume, is replaced by the name that the program gave to its conversation.
+	// ConversationPlaceholder, in resume, is replaced by the program's name for its conversation.
 	ConversationPlaceholder = "{conversation}"
 )
 
-// MCPName is the name of an MCP for the agent. It is not deepwork, since the user's settings may have a server
-// of that name, and Codex, Gemini and OpenCode merge entries of one name.
+// MCPName is the agent's name for an MCP server of a run. It is not deepwork, since the user's settings may
+// have a server with that name, and Codex, Gemini and OpenCode merge entries with one name.
 const MCPName = "deepwork-run"
 
 // An MCP is the server to which the agent of a step reports.
 type MCP struct {
-	File string // as .mcp.json, absolute
+	File string // in the form of .mcp.json; absolute
 	URL  string
 }
 
-// TokenEnv has the bearer token for an MCP.
+// TokenEnv is the variable with the bearer token for an MCP.
 const TokenEnv = "DEEPWORK_MCP_TOKEN"
 
-// ForStep returns the recipe for the agent of a step, of an executor of this name, that goes on with a
-// conversation or, if that is "", begins one.
+// ForStep returns the recipe for the agent of a step, for the executor of this name. It continues a
+// conversation or, for "", begins one.
 func (r Recipe) ForStep(executor string, m MCP, conversation string) Recipe {
 	r.Command, r.Resume = slices.Clone(r.Command), r.named(executor)
 	if p := r.program(executor); p.server != nil {
@@ -293,7 +293,8 @@ func (r Recipe) ForStep(executor string, m MCP, conversation string) Recipe {
 	return r
 }
 
-// With has the known program of an executor use a model. It reports false if the recipe runs another program.
+// With makes the known program of an executor use a model. It reports false if the recipe runs another
+// program.
 func (r *Recipe) With(executor, model string) bool {
 	if r.program(executor).name == "" {
 		return false
@@ -310,7 +311,7 @@ func (r Recipe) Names(executor string) bool {
 	})
 }
 
-// named returns resume so that it continues a conversation by its name, if it can.
+// named returns resume, changed to continue a conversation by its name, if possible.
 func (r Recipe) named(executor string) []string {
 	line, p := slices.Clone(r.Resume), r.program(executor)
 	last := strings.Fields(p.last)
@@ -333,7 +334,7 @@ func (r Recipe) program(executor string) program {
 	return programs[i]
 }
 
-// insert puts options after the program and its subcommand, before what may follow options.
+// insert puts options after the program and its subcommand, in front of anything that may follow options.
 func insert(line, options []string) []string {
 	at := 1
 	for at < len(line) && !strings.HasPrefix(line[at], "-") {

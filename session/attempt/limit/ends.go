@@ -7,16 +7,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // also where the system has no zones
+	_ "time/tzdata" // for systems without time zones
 )
 
-// A form is one way to say when a limit ends: what leads to it, and how the text after that is read.
+// A form is one way to say when a limit ends: what precedes the time, and how to read the text after that.
 type form struct {
 	lead func() *regexp.Regexp
 	read func(rest string, now time.Time) (time.Time, bool)
 }
 
-// forms are tried in this order; of several matches of one the last counts.
+// forms are tried in this order; of several matches of one form the last counts.
 var forms = []form{
 	{compiled(`(?i)\||\bresets?[_ -]?at[\\"']*[:=\s]+[\\"']*|ratelimit-reset[\\"']*[:=\s]+[\\"']*`), epoch},
 	{compiled(`(?i)\bretry[-_ ]?(?:after|delay|in)[-_ ]?ms[\\"']*\s*[:=]\s*[\\"']*`),
@@ -36,8 +36,8 @@ var forms = []form{
 		`[\\"']*(?:\s+(?:at|on|after|by))?[:\s]+[\\"']*`), moment},
 }
 
-// Ends returns when a limit ends according to its message, which arrived now, in now's time zone. It reports false if
-// the message names no time, or one that is past or more than Max away.
+// Ends returns when a limit ends according to its message, which arrived now, in now's time zone. It reports
+// false if the message gives no time, or one that is past or more than Max away.
 func Ends(message string, now time.Time) (time.Time, bool) {
 	for _, f := range forms {
 		for _, m := range slices.Backward(f.lead().FindAllStringIndex(message, -1)) {
@@ -114,7 +114,7 @@ func duration(rest string, now time.Time) (time.Time, bool) {
 const month = `(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?`
 
 var (
-	dates = []func() *regexp.Regexp{ // each with the year, the month and the day by name
+	dates = []func() *regexp.Regexp{ // each with the year, and the month and the day by name
 		compiled(`^(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)t?`),
 		compiled(`^` + month + ` (?P<day>\d{1,2})(?:st|nd|rd|th)?\b(?:,? (?P<year>\d{4})\b)?`),
 		compiled(`^(?:[a-z]{3,9}, )?(?P<day>\d{1,2})(?:st|nd|rd|th)? ` + month + `(?:,? (?P<year>\d{4})\b)?`),
@@ -127,7 +127,7 @@ var (
 	months = []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}
 )
 
-// moment reads a date, a time of day, or both, in either order, with or without a zone.
+// moment reads a date, a time of day, or both in either order, with or without a zone.
 func moment(rest string, now time.Time) (time.Time, bool) {
 	rest = rest[:min(len(rest), 100)]
 	var date, at []string
@@ -167,7 +167,7 @@ func moment(rest string, now time.Time) (time.Time, bool) {
 	now = now.In(loc)
 	if date == nil {
 		t := time.Date(now.Year(), now.Month(), now.Day(), hour, minute, second, 0, loc)
-		if t.Before(now.Add(-time.Hour)) { // else the limit ended while its message was on the way
+		if t.Before(now.Add(-time.Hour)) { // otherwise the limit ended while its message was on the way
 			t = time.Date(now.Year(), now.Month(), now.Day()+1, hour, minute, second, 0, loc)
 		}
 		return t, true
@@ -182,7 +182,8 @@ func moment(rest string, now time.Time) (time.Time, bool) {
 	return t, true
 }
 
-// timeOfDay returns what clock has matched, midnight for nil. It reports false for one that no clock shows.
+// timeOfDay returns the time that clock has matched, midnight for nil. It reports false for a time that no
+// clock shows.
 func timeOfDay(m []string) (hour, minute, second int, valid bool) {
 	if m == nil {
 		return 0, 0, 0, true
@@ -202,8 +203,8 @@ func timeOfDay(m []string) (hour, minute, second int, valid bool) {
 	return hour, minute, second, valid
 }
 
-// location reads a zone: UTC, an offset or a name of IANA; without one it is local. Abbreviations as PST are those
-// of the agent's program, which runs here. It reports false for a name that is not known.
+// location reads a zone: UTC, an offset or an IANA name; without one it is local. Abbreviations such as PST
+// are those of the agent's program, which runs here. It reports false for an unknown name.
 func location(rest string, local *time.Location) (*time.Location, bool) {
 	if name := zone().FindString(rest); name != "" {
 		loc, err := time.LoadLocation(name)

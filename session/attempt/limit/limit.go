@@ -1,8 +1,9 @@
-// Package limit knows the limits of the providers of models: how the programs that agents are report one, when
-// it ends, and when an agent is tried again.
+// Package limit knows the limits of model providers: how agents' programs report one, when it ends, and when
+// to try an agent again.
 //
-// The words are those of Claude Code 2.1.332, Codex 0.171.0, Gemini CLI 0.61.0 and OpenCode 1.18.33, as in their npm
-// packages, of Cursor's agent as in public reports, since it is in no package, and of the HTTP APIs of the providers.
+// The words are those of Claude Code 2.1.332, Codex 0.171.0, Gemini CLI 0.61.0 and OpenCode 1.18.33, taken
+// from their npm packages; of Cursor's agent, taken from public reports, since it is in no package; and of
+// the providers' HTTP APIs.
 package limit
 
 import (
@@ -14,8 +15,8 @@ import (
 	"deepwork/catalog/task"
 )
 
-// reached are the words of a limit. Those about a balance or a cap are among them, though only a person can raise
-// it: such a limit has no end, so that the tries soon ask for one.
+// reached matches the words of a limit. It includes those about a balance or a cap, which only a person can
+// raise: such a limit has no end, so the tries soon lead to asking one.
 var reached = compiled(`(?i)` + strings.Join([]string{
 	`hit your [a-z0-9' -]{0,40}(?:limit|cap)\b`, // Claude Code, Codex, Cursor
 	`\b(?:usage|session|weekly|daily|hour|requests?|opus|sonnet) limit (?:has been )?(?:reached|exceeded|hit)`,
@@ -30,21 +31,21 @@ var reached = compiled(`(?i)` + strings.Join([]string{
 	`overloaded|\b(?:at|no) capacity\b|high (?:demand|load)\b`, // all
 }, "|"))
 
-// quotes match a line in which a test or a compiler speaks, as an agent's program may show it on stderr.
+// quotes matches a line written by a test or a compiler, which an agent's program may show on stderr.
 var quotes = compiled(`(?:^|\s)(?:---\s+)?FAIL(?:ED)?\b|(?i:assert|\bexpected\b|\bwant\b.*\bgot\b|\bgot\b.*\bwant\b)|` +
 	`\.(?:go|py|js|ts|tsx|rs|rb|java|c|cpp)[:(]\d`)
 
-// compiled returns a function that compiles an expression once, when it is needed: few processes meet a limit.
+// compiled returns a function that compiles an expression when first needed: few processes meet a limit.
 func compiled(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
 
-// lastLines is how many of the last lines on stderr are read.
+// lastLines is how many of the last stderr lines are read.
 const lastLines = 15
 
-// Message returns the message in which an agent's program reports a limit of its provider, or "". The program's own
-// error event comes first; without one, its last lines on stderr are read. What the agent itself says or quotes doesn't
-// count.
+// Message returns the message in which an agent's program reports a limit of its provider, or "". It prefers
+// the program's own error event, and otherwise reads the last lines on stderr. What the agent itself says or
+// quotes does not count.
 func Message(failure, stderr string) string {
 	if failure == "" {
 		var lines []string
@@ -62,13 +63,12 @@ func Message(failure, stderr string) string {
 }
 
 const (
-	// Max is the longest wait that is believed: Cursor's limits end with the month.
+	// Max is the longest plausible wait: Cursor's limits end with the month.
 	Max                   = 32 * 24 * time.Hour
 	firstPause, lastPause = time.Minute, 30 * time.Minute // between tries
 )
 
-// Row returns how many of the executions for a step, the newest first, were ended by a limit in a row, of those
-// created after a time.
+// Row returns how many of a step's executions, newest first and created after a time, a limit ended in a row.
 func Row(of []task.Execution, since time.Time) (n int) {
 	for _, x := range of {
 		if x.LimitedUntil == nil || x.CreatedAt.Before(since) {
@@ -79,13 +79,13 @@ func Row(of []task.Execution, since time.Time) (n int) {
 	return n
 }
 
-// Known reports whether the limit that ended an execution has an end that is known.
+// Known reports whether it is known when the limit that ended an execution ends.
 func Known(x *task.Execution) bool {
 	return x.LimitedUntil != nil && x.EndedAt != nil && x.LimitedUntil.After(*x.EndedAt)
 }
 
-// Over returns when an agent is tried again for a step whose last one was ended by a limit, or the zero time. The
-// executions are those for the step, the newest first; the pauses grow with those created after since.
+// Over returns when to try an agent again for a step whose last agent was ended by a limit, or the zero time.
+// The executions are the step's, newest first; the pauses grow with the number of those created after since.
 func Over(of []task.Execution, since time.Time) time.Time {
 	if len(of) == 0 || of[0].LimitedUntil == nil || of[0].EndedAt == nil {
 		return time.Time{}

@@ -35,7 +35,7 @@ type agent struct {
 // startAgent starts the command of a Spec, or returns why it cannot.
 func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 	for _, kv := range spec.Env {
-		// The program is searched for in the agent's own PATH.
+		// The program is looked up in the agent's own PATH.
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
 			os.Setenv("PATH", path)
 		}
@@ -58,8 +58,7 @@ func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 	return a, ""
 }
 
-// lines writes a stream to the log, no faster than the disk allows: an agent that is faster blocks
-// in its writes.
+// lines writes a stream to the log, no faster than the disk allows; a faster agent blocks in its writes.
 func (a *agent) lines(stream string) *process.Lines {
 	lines := process.NewLines(MaxLine, func(lines [][]byte) {
 		a.log.write(stream, lines...)
@@ -73,7 +72,7 @@ func (a *agent) lines(stream string) *process.Lines {
 	return lines
 }
 
-// watch waits until the agent ends, or ends it when a stop is requested or its start could not be
+// watch waits until the agent ends. It ends the agent if a stop is requested, or if its start could not be
 // recorded.
 func (a *agent) watch(dir string, recorded error) (e Exit) {
 	var killAt time.Time // zero: the agent was not asked to end
@@ -103,7 +102,7 @@ func (a *agent) watch(dir string, recorded error) (e Exit) {
 			if killAt.IsZero() || killed || !a.child.Alive() {
 				break
 			}
-			pause = groupLook // its children have the rest of the grace period
+			pause = groupLook // its children get the rest of the grace period
 		}
 		select {
 		case <-exited:
@@ -124,18 +123,18 @@ func (a *agent) watch(dir string, recorded error) (e Exit) {
 	return e
 }
 
-// MaxFinal is the longest final message in characters; a longer one is cut at the end.
+// MaxFinal is the maximum length of a final message, in characters; longer ones are cut off at the end.
 const MaxFinal = 4000
 
-// maxStderr is the length in bytes of the last lines on stderr that an Exit has.
+// maxStderr limits the last lines on stderr in an Exit, in bytes.
 const maxStderr = 2000
 
-// A summary is what an Exit says of a program's lines: its final message, which is its own answer or
-// else its last line that is not blank, preferring stdout to stderr; its last lines on stderr, and its
-// usage. Its memory is bounded.
+// A summary has what an Exit says about a program's lines: its final message, its last lines on stderr, and
+// its usage. The final message is the program's own answer or else its last nonblank line, preferably on
+// stdout. Its memory is bounded.
 type summary struct {
-	lastOut, lastErr []byte // the last lines that are not blank
-	stderr           []byte // at most 2*MaxLine and a line
+	lastOut, lastErr []byte // the last nonblank lines
+	stderr           []byte // at most 2*MaxLine plus one line
 	reader           transcript.Reader
 }
 

@@ -18,24 +18,24 @@ import (
 // The files of a run's folder.
 const (
 	specFile    = "spec.json"    // the command; 0600, since it holds the prompt and the environment
-	startedFile = "started.json" // the mark, written before the agent starts, and then its process
-	exitFile    = "exit.json"    // how it ended
+	startedFile = "started.json" // the mark, written before the agent starts; later its process
+	exitFile    = "exit.json"    // how the run ended
 	spareFile   = "exit.spare"   // removed to make room for exit.json on a full disk
 	stopPrefix  = "stop."        // and milliseconds: a request to stop with that grace period
-	lockFile    = "run.lock"     // locked by the shim during its whole life; never replaced
+	lockFile    = "run.lock"     // locked by the shim as long as it lives; never replaced
 )
 
-// spareSize is the room for an exit: its final message and its last lines on stderr, fully escaped, and
-// the other fields.
+// spareSize is the space for an exit: its final message and its last lines on stderr, fully escaped, and the
+// other fields.
 const spareSize = 64 << 10
 
 // A startedRecord is the content of startedFile. PID is 0 in the mark that is
 // written before the agent is started.
 type startedRecord struct {
 	PID       int       `json:"pid"`
-	Start     string    `json:"start"` // start time; differs for a reused PID
+	Start     string    `json:"start"` // distinguishes processes with one PID
 	ShimPID   int       `json:"shim_pid"`
-	Boot      string    `json:"boot"` // the boot of the system that the numbers belong to
+	Boot      string    `json:"boot"` // the boot of the system to which the numbers belong
 	StartedAt time.Time `json:"started_at"`
 	LogFrom   int64     `json:"log_from"` // the index of the run's first log entry
 }
@@ -45,8 +45,7 @@ func exists(dir, name string) bool {
 	return err == nil
 }
 
-// OwnFolder returns an error if a folder of ours is a link: nothing is read, written or run where a
-// link leads.
+// OwnFolder returns an error if one of our folders is a link: nothing is read, written or run behind a link.
 func OwnFolder(dir string) error {
 	info, err := os.Lstat(dir)
 	if err == nil && info.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0 {
@@ -55,12 +54,11 @@ func OwnFolder(dir string) error {
 	return nil
 }
 
-// maxRecord is the maximum size of a record in bytes: a prompt, escaped, its environment, and some
-// reserve.
+// maxRecord is the maximum size of a record in bytes: an escaped prompt, its environment, and some reserve.
 const maxRecord = 32 << 20
 
-// readJSON reads a record; it returns nil if there is none. Records are replaced atomically, so one
-// that cannot be parsed is an error, as is a link.
+// readJSON reads a record, or returns nil if there is none. Records are replaced atomically, so one that
+// cannot be parsed is an error; so is a link.
 func readJSON[T any](dir, name string) (*T, error) {
 	data, _, err := durable.Read(filepath.Join(dir, name), maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +92,7 @@ func put(dir, name string, data []byte) error {
 	return durable.Explain(disk.Put(path, data, durable.PutOptions{Temp: name + ".*.tmp"}), path)
 }
 
-// writeExit records how a run ended, in the space reserved for it.
+// writeExit records how a run ended, in the space reserved for that.
 func writeExit(dir string, e *Exit) error {
 	os.Remove(filepath.Join(dir, spareFile))
 	return writeJSON(dir, exitFile, e)
@@ -109,7 +107,7 @@ func requestStop(dir string, grace time.Duration) error {
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(stopPrefix, grace.Milliseconds())),
 		os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil // it was requested before
+		return nil // requested before
 	}
 	return cmp.Or(err, f.Close(), disk.SyncFolder(dir))
 }

@@ -21,36 +21,36 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// MaxLogBytes is the maximum size of an attempt's log; the oldest entries go first.
+// MaxLogBytes is the maximum size of an attempt's log; the oldest entries are removed first.
 const MaxLogBytes = 32 << 20
 
 const (
-	segmentBytes = 4 << 20   // a segment of this size is followed by another
-	batchBytes   = 256 << 10 // written at once, or slightly more
+	segmentBytes = 4 << 20   // a segment of this size is followed by another one
+	batchBytes   = 256 << 10 // the size of one write, approximately
 	logLock      = "log.lock"
 	runPatience  = 5 * time.Second        // how long a run waits for a note that is being written
 	notePatience = 200 * time.Millisecond // how long a note waits for another
 )
 
-// A logFile is a log opened for writing, by one writer at a time, which holds its lock. Writers
-// block while the disk does: nothing is buffered in memory. Lines that cannot be written are
-// counted, and the log says so as soon as it can be written again.
+// A logFile is a log opened for writing. It has one writer at a time, which holds its lock. Writers block
+// while the disk does: nothing is buffered in memory. Lines that cannot be written are counted, and the log
+// reports them as soon as it can be written again.
 type logFile struct {
 	dir  string
 	lock *durable.FileLock
 
 	mu    sync.Mutex
 	f     *os.File // the last segment; nil before the first write
-	size  int64    // of f
+	size  int64    // the size of f
 	next  int64    // the next entry's index
-	buf   []byte   // a batch that is being filled
-	count int64    // entries in buf
+	buf   []byte   // the batch being filled
+	count int64    // number of entries in buf
 	lost  int64    // lines lost since the last successful write
-	why   error    // why the last one was lost
+	why   error    // why the last of them was lost
 }
 
-// openLog opens a log for writing, and creates it if it is missing. An incomplete line of a killed
-// writer is cut off. It waits up to patience for another writer.
+// openLog opens a log for writing, and creates it if it is missing. It cuts off the incomplete line of a
+// killed writer. It waits up to patience for another writer.
 func openLog(dir string, patience time.Duration) (*logFile, error) {
 	if err := cmp.Or(OwnFolder(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
@@ -97,8 +97,8 @@ func (l *logFile) takeUp() error {
 	return l.f.Truncate(l.size)
 }
 
-// write appends lines of one stream. It blocks until the system has them; it never fails: lines
-// that cannot be written are counted.
+// write appends lines of one stream. It blocks until the system has them. It never fails: lines that cannot
+// be written are counted.
 func (l *logFile) write(stream string, lines ...[]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,8 +118,7 @@ func (l *logFile) write(stream string, lines ...[]byte) {
 	l.flush()
 }
 
-// flush writes the batch completely or not at all, so that an index is never given to a line that
-// does not exist.
+// flush writes the batch completely or not at all, so that no index is given to a line that does not exist.
 func (l *logFile) flush() {
 	if l.count == 0 {
 		return
@@ -146,7 +145,7 @@ func (l *logFile) put() error {
 		}
 	}
 	if _, err := l.f.WriteAt(l.buf, l.size); err != nil {
-		l.f.Truncate(l.size) // half a batch would be read as complete lines
+		l.f.Truncate(l.size) // part of a batch would be read as complete lines
 		return err
 	}
 	l.size += n
@@ -163,7 +162,7 @@ func (l *logFile) rotate() error {
 	room := int64(MaxLogBytes - segmentBytes)
 	for _, s := range slices.Backward(segs) {
 		if room -= s.size; room < 0 {
-			// One that a reader has open may have to be removed next time.
+			// If a reader has it open, it may only be possible to remove it next time.
 			os.Remove(segmentPath(l.dir, s.first))
 		}
 	}
@@ -196,10 +195,9 @@ func (l *logFile) close() error {
 	return errors.Join(err, l.lock.Unlock())
 }
 
-// Note writes a system entry to a log that no run is writing to, and creates the log if it is
-// missing. A text of several lines becomes several entries. It blocks until the entry is on disk,
-// and fails if that is not possible or a run writes the log. Concurrent notes wait briefly for each
-// other.
+// Note writes a system entry to a log that no run is writing to, and creates the log if it is missing. Each
+// line of the text becomes an entry. It blocks until the entry is on disk, and fails if that is not possible,
+// or if a run is writing the log. Concurrent notes wait briefly for each other.
 func Note(log, text string) error {
 	l, err := openLog(log, notePatience)
 	if err != nil {
@@ -226,7 +224,8 @@ type Entry struct {
 	More   bool      `json:"more,omitempty" jsonschema:"true if no line feed follows"`
 }
 
-// newEntry returns the entry of a line as process.Lines has it, with its break, or of a message of deepwork.
+// newEntry returns the entry for a line, with its line break, as process.Lines returns it, or for a message
+// of deepwork.
 func newEntry(index int64, at time.Time, stream string, line []byte) Entry {
 	text, whole := bytes.CutSuffix(line, []byte("\n"))
 	e := Entry{
@@ -243,7 +242,7 @@ func newEntry(index int64, at time.Time, stream string, line []byte) Entry {
 	return e
 }
 
-// Bytes returns what was written: the line and, if it has ended, its break.
+// Bytes returns what was written: the line and, if it is complete, its line break.
 func (e *Entry) Bytes() []byte {
 	line := []byte(e.Text)
 	if raw, err := base64.StdEncoding.DecodeString(e.Raw); e.Raw != "" && err == nil {
@@ -262,11 +261,11 @@ const (
 	System = "system"
 )
 
-// MaxLine is the longest text of an Entry in bytes; a longer line is split into several entries.
+// MaxLine is the maximum length of an Entry's text in bytes; longer lines are split into several entries.
 const MaxLine = 64 << 10
 
-// appendEntry encodes an entry as one line of JSON that begins with the index, so that a reader can
-// skip it without parsing. Invalid UTF-8 is replaced.
+// appendEntry encodes an entry as one line of JSON that begins with the index, so that readers can skip it
+// without parsing. Invalid UTF-8 is replaced.
 func appendEntry(dst []byte, e Entry) []byte {
 	line, err := jsontext.Encode(e)
 	if err != nil {

@@ -14,17 +14,17 @@ import (
 	"deepwork/actor/wait"
 )
 
-// waitMax bounds the time from the end of a run to the return of Wait.
+// waitMax limits the time from the end of a run to the return of Wait.
 const waitMax = 250 * time.Millisecond
 
-// A Process is a run, of this server or another. Any number of goroutines and servers may wait for
-// it and stop it.
-type Process struct { // the state of its folder when it was read
+// A Process is a run, started by this server or another. Any number of goroutines and servers may wait for it
+// and stop it.
+type Process struct { // the state of its folder when read
 	dir     string
 	started *startedRecord // nil if the folder is not marked
 	exit    *Exit          // nil if no exit is recorded
-	alive   bool           // a shim is alive; valid if there is no exit
-	// a pipe that ends with the shim, nil if Start has not started that; closed when nobody has it
+	alive   bool           // a shim is alive; valid only without an exit
+	// a pipe that ends with the shim, nil if Start did not start the shim; closed once nobody has it
 	lifePipe *os.File
 }
 
@@ -36,12 +36,12 @@ func (p *Process) StartedAt() time.Time {
 	return p.started.StartedAt
 }
 
-// Ended reports whether the run had ended when it was found.
+// Ended reports whether the run had already ended when it was found.
 func (p *Process) Ended() bool { return p.exit != nil }
 
-// Wait blocks until the run has ended and its exit is recorded, or ctx ends. If a shim dies without recording an exit,
-// the agent's whole group is ended and the Exit is Interrupted. The error is ctx's, or says which folder can't be read
-// or written.
+// Wait blocks until the run has ended and its exit is recorded, or ctx ends. If a shim dies without recording
+// an exit, Wait ends the agent's whole group, and the Exit is Interrupted. The error is ctx's, or says which
+// folder cannot be read or written.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
@@ -57,10 +57,9 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	return *now.exit, nil
 }
 
-// Stop ends the agent's whole group: SIGTERM and, grace later, SIGKILL; it returns when the exit is
-// recorded. A run that has ended does not change. Of several stops the shortest grace counts, and
-// none is longer than a day. If ctx ends first its error is returned, but the run is stopped
-// anyway.
+// Stop ends the agent's whole group: SIGTERM, then SIGKILL after grace. It returns when the exit is recorded.
+// It does not change an ended run. Of several stops the shortest grace counts, a day at most. If ctx ends
+// first, Stop returns its error, but the run is stopped anyway.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil
@@ -77,19 +76,19 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (Exit, error) {
 }
 
 const (
-	// lockPatience bounds the wait for a lock that others hold only briefly.
+	// lockPatience limits the wait for a lock that others hold only briefly.
 	lockPatience = 10 * time.Second
 	// lookMax is the longest pause between reads of a folder that others change.
 	lookMax = 50 * time.Millisecond
 )
 
-// looks spaces reads of a folder that others change.
+// looks returns the pauses between reads of a folder that others change.
 func looks(most time.Duration) *wait.Backoff {
 	return &wait.Backoff{Min: 2 * time.Millisecond, Max: most}
 }
 
-// lockRun takes the lock of a run. It returns nil and no error after patience, or if the shim that
-// holds it has marked the folder.
+// lockRun takes the lock of a run. It returns nil and no error after patience, or if the shim that holds the
+// lock has marked the folder.
 func lockRun(ctx context.Context, dir string) (*durable.FileLock, error) {
 	for pause, end := looks(lookMax), time.Now().Add(lockPatience); ; {
 		lock, err := durable.TryLock(filepath.Join(dir, lockFile))
@@ -106,7 +105,7 @@ func lockRun(ctx context.Context, dir string) (*durable.FileLock, error) {
 	}
 }
 
-// Alive reports whether the run of a folder is in progress, by the lock of its shim. Unlike Find it
+// Alive reports whether the run of a folder is in progress, which the lock of its shim shows. Unlike Find it
 // changes nothing on disk.
 func Alive(dir string) (bool, error) { return durable.Locked(filepath.Join(dir, lockFile)) }
 
@@ -117,7 +116,7 @@ func look(dir string) (p *Process, err error) {
 	}
 
 	p = &Process{dir: dir}
-	// Read the lock before the records: a shim records and then unlocks.
+	// Read the lock before the records, since a shim records before it unlocks.
 	if p.alive, err = Alive(dir); err != nil {
 		return nil, err
 	}
@@ -128,9 +127,9 @@ func look(dir string) (p *Process, err error) {
 	return p, err
 }
 
-// await reads a folder repeatedly until an exit is recorded, there is certainly no run, or enough
-// returns true. If a shim died, it ends the agent and records that. It looks at once when life ends,
-// which may be nil.
+// await reads a folder repeatedly until an exit is recorded, there certainly is no run, or enough returns
+// true. If a shim has died, await ends the agent and records that. When life, which may be nil, ends, it
+// reads at once.
 func await(
 	ctx context.Context, dir string, most time.Duration, life *os.File, enough func(*Process) bool,
 ) (*Process, error) {
@@ -158,7 +157,7 @@ func await(
 	}
 }
 
-// waitEnd waits for a while until a pipe ends, and reports whether it has or cannot be waited for.
+// waitEnd waits up to d for the end of a pipe, and reports whether it has ended or cannot be waited for.
 func waitEnd(ctx context.Context, pipe *os.File, d time.Duration) bool {
 	if pipe.SetReadDeadline(time.Now().Add(d)) != nil {
 		return true // as on Windows
@@ -169,7 +168,7 @@ func waitEnd(ctx context.Context, pipe *os.File, d time.Duration) bool {
 	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// find returns the run of a folder, or nil if no agent was ever started and no shim is about to.
+// find returns the run of a folder, or nil if no agent was ever started and no shim is about to start one.
 func find(ctx context.Context, dir string) (*Process, error) {
 	p, err := await(ctx, dir, lookMax, nil, func(p *Process) bool { return p.alive && !p.StartedAt().IsZero() })
 	if err != nil {
@@ -181,15 +180,15 @@ func find(ctx context.Context, dir string) (*Process, error) {
 	return p, nil
 }
 
-// settle ends what a dead shim has left running and records that its run was interrupted. If
-// another process is doing so, it returns at once.
+// settle ends what a dead shim has left running, and records that its run was interrupted. If another process
+// is doing so, it returns at once.
 func settle(ctx context.Context, dir string) error {
 	lock, err := durable.TryLock(filepath.Join(dir, lockFile))
 	if lock == nil {
 		return err
 	}
 	defer lock.Unlock()
-	p, err := look(dir) // again, under the lock
+	p, err := look(dir) // read again, under the lock
 	if err != nil || p.exit != nil || p.started == nil {
 		return err
 	}
@@ -215,7 +214,7 @@ func settle(ctx context.Context, dir string) error {
 	}
 
 	if spec.logIsIn(dir) {
-		// The log only helps people; without it the run is settled anyway.
+		// The log is only for people; without it the run is settled all the same.
 		entries, _, _ := Tail(ctx, spec.Log, nil, 200, 0)
 		sum := newSummary()
 		for _, entry := range entries {

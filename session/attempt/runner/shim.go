@@ -11,8 +11,8 @@ import (
 	"deepwork/actor/process"
 )
 
-// A process with the command line of a shim is one here, before the rest of the program is initialized:
-// packages that this one does not import take ten times as long as all that a shim needs.
+// A process with the command line of a shim becomes one here, before the rest of the program is initialized:
+// initializing packages that this one does not import takes ten times as long as all that a shim needs.
 func init() {
 	if len(os.Args) != 3 || os.Args[1] != ShimCommand {
 		return
@@ -29,9 +29,9 @@ func init() {
 	os.Exit(0)
 }
 
-// shim runs the Spec of a folder and returns when the agent has ended and everything is recorded. It
-// does nothing in a folder that has no Spec, or whose agent was started before. The standard output is
-// the connection to the Runner that waits for this process: nothing else may be written to it.
+// shim runs the Spec of a folder and returns when the agent has ended and everything is recorded. It does
+// nothing if the folder has no Spec, or if its agent was started before. Standard output is the connection to
+// the Runner that waits for this process; nothing else may write to it.
 func shim(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return errors.New("the run's folder must be an absolute path")
@@ -54,7 +54,7 @@ func shim(dir string) error {
 		return err
 	}
 
-	// Before anything runs: if this cannot be written, nothing is started.
+	// Do this before anything runs: if it cannot be written, nothing is started.
 	if err := put(dir, spareFile, make([]byte, spareSize)); err != nil {
 		return err
 	}
@@ -110,8 +110,8 @@ func notStarted(dir string, log *logFile, at time.Time, why string) error {
 	})
 }
 
-// endOf returns the end time of something that began then, by the system's clock, which continues
-// during sleep. If the clock was set back, it returns the start.
+// endOf returns when something that began then has ended, by the system's clock, which continues during
+// sleep. If the clock was set back, it returns the start.
 func endOf(began, ended time.Time) time.Time {
 	if began, ended = began.Round(0), ended.Round(0); ended.Before(began) {
 		return began
@@ -119,8 +119,8 @@ func endOf(began, ended time.Time) time.Time {
 	return ended
 }
 
-// record makes the exit durable. It retries as long as the folder exists, since nobody else knows
-// how the run ended.
+// record makes the exit durable. It retries as long as the folder exists, since nobody else knows how the run
+// ended.
 func record(dir string, e *Exit) error {
 	for pause := looks(time.Second); ; {
 		err := writeExit(dir, e)
@@ -131,7 +131,7 @@ func record(dir string, e *Exit) error {
 	}
 }
 
-// describe writes to the log how a run ended.
+// describe says how a run ended, for the log.
 func describe(e *Exit) string {
 	after := e.EndedAt.Sub(e.StartedAt).Round(time.Millisecond)
 	by := fmt.Sprintf("with exit code %d", e.Code)

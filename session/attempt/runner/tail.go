@@ -21,22 +21,22 @@ import (
 const (
 	// MaxTail is the maximum number of entries that Tail returns.
 	MaxTail = 10_000
-	// tailBytes bounds the text that Tail returns, except for its first entry.
+	// tailBytes limits the text that Tail returns, except for its first entry.
 	tailBytes = 1 << 20
 	// tailPace is the longest pause between checks for new entries.
 	tailPace = 100 * time.Millisecond
-	// tailTries bounds how often a read is retried when a segment was rotated away.
+	// tailTries limits how often a read is retried after a segment was rotated away.
 	tailTries = 20
 )
 
-// Tail reads a log folder: the entries after an index (nil means the last ones), at most limit of
-// them (at least 1, at most MaxTail) and about 1 MiB of text. If there are none it waits for the
-// first one, up to patience.
+// Tail reads a log folder: the entries after an index (nil means the last ones), at most limit of them (at
+// least 1, at most MaxTail) and about 1 MiB of text. If there are none, it waits up to patience for the first
+// one.
 //
-// Entries are in order and their indexes have no gaps; if entries after the index were rotated
-// away, the result begins at the oldest one left. next is the value of after to continue with: the
-// index of the last entry returned, or, if there is none, of the last one before them; -1 if the
-// log is empty or does not exist yet. An after beyond the end counts as the end.
+// Entries are in order and their indexes have no gaps; if entries after the index were rotated away, the
+// result begins at the oldest one left. next is the value of after to continue with: the index of the last
+// entry returned, or, if there is none, of the last one before them; -1 if the log is empty or does not exist
+// yet. An after beyond the end counts as the end.
 //
 // It may be called while a run writes. It fails if ctx ends or the log cannot be read.
 func Tail(
@@ -61,7 +61,7 @@ func Tail(
 		}
 		misses, seen = 0, segs
 
-		// Entries that exist now are not new, whatever index was given.
+		// Existing entries are not new, whatever index was given.
 		if after == nil || *after > next {
 			after = new(next)
 		}
@@ -146,7 +146,7 @@ func segmentPath(dir string, first int64) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d%s", first, segmentSuffix))
 }
 
-// segments lists the segments of a log, the oldest first; a folder that does not exist has none.
+// segments lists the segments of a log, oldest first. A missing folder has none.
 func segments(dir string) ([]segment, error) {
 	if err := OwnFolder(dir); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func segments(dir string) ([]segment, error) {
 
 		fi, err := name.Info()
 		if err != nil {
-			continue // it was just rotated away
+			continue // just rotated away
 		}
 		if !fi.Mode().IsRegular() {
 			return nil, fmt.Errorf("%s is %s, not a file of a log; remove it", filepath.Join(dir, name.Name()),

@@ -8,11 +8,11 @@ import (
 	"deepwork/actor/xslices"
 )
 
-// A claudeMessage is what an event of the type assistant or user has.
+// A claudeMessage is the message of an event of type assistant or user.
 type claudeMessage struct {
 	ID      string        `json:"id"`
 	Model   string        `json:"model"`
-	Content []block       `json:"content"` // of a prompt, it may be a text
+	Content []block       `json:"content"` // in a prompt it may be a text
 	Usage   *claudeTokens `json:"usage"`
 }
 
@@ -29,7 +29,7 @@ type block struct {
 	IsError   bool            `json:"is_error"`
 }
 
-// claudeEvent reads an event of Claude Code; it reports false for other lines.
+// claudeEvent reads an event of Claude Code. It reports false for other lines.
 func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
 	switch e.Type {
 	case "assistant", "user":
@@ -46,7 +46,7 @@ func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
 		}
 	case "result":
 		if e.Subtype == "" {
-			if e.Error.Message != "" { // of Gemini
+			if e.Error.Message != "" { // Gemini
 				give(message(Failure, e.Error.Message))
 			}
 			return e.Error.Message != ""
@@ -61,7 +61,7 @@ func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
 			r.rejected = message(Failure, string(e.line)).Text
 		}
 	case "system", "stream_event", "tool_progress", "tool_use_summary", "keep_alive":
-		// about the session, or a part of what follows as a whole
+		// about the session, or a part of a message that follows as a whole
 	default:
 		return false
 	}
@@ -69,7 +69,7 @@ func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
 	return true
 }
 
-// read gives the message of a block. What a user says is the prompt, and not repeated.
+// read gives the message of a block. What a user says is the prompt, which is not repeated.
 func (b *block) read(e *event, give func(Message)) {
 	var m Message
 	switch {
@@ -92,7 +92,7 @@ func (b *block) read(e *event, give func(Message)) {
 	}
 }
 
-// flat returns the text of a result: a text, or blocks.
+// flat returns the text of a result, which is a text or has blocks.
 func flat(content json.RawMessage) string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
@@ -106,10 +106,10 @@ func flat(content json.RawMessage) string {
 	return strings.Join(xslices.Map(blocks, func(b block) string { return cmp.Or(b.Text, "["+b.Type+"]") }), "\n")
 }
 
-// clip bounds a name.
+// clip limits the length of a name.
 func clip(name string) string { return strings.ToValidUTF8(name[:min(len(name), 200)], "?") }
 
-// claudeTokens is what Claude Code reports of a message, or of a prompt.
+// claudeTokens is what Claude Code reports about a message or a prompt.
 type claudeTokens struct {
 	Input      int64 `json:"input_tokens"`
 	CacheWrite int64 `json:"cache_creation_input_tokens"`
@@ -119,7 +119,7 @@ type claudeTokens struct {
 
 func (t *claudeTokens) tokens() Tokens { return tokens(t.Input, t.CacheRead, t.CacheWrite, t.Output) }
 
-// modelUsage is what Claude Code reports of a model.
+// modelUsage is what Claude Code reports about a model.
 type modelUsage struct {
 	Input      int64 `json:"inputTokens"`
 	CacheWrite int64 `json:"cacheCreationInputTokens"`
@@ -131,17 +131,17 @@ type modelUsage struct {
 
 func (u *modelUsage) tokens() Tokens { return tokens(u.Input, u.CacheRead, u.CacheWrite, u.Output) }
 
-// claudeUsage is what a run of Claude Code has reported. It may have several results, one per prompt:
-// the cost and the usage of each model are those of the whole run, the turns and the other usage those
-// of one prompt, without subagents. In newer versions (2.1.332) these are of the whole conversation, with earlier
-// runs, and a result also has what was used since the one before.
+// claudeUsage is what a run of Claude Code has reported. It may have several results, one per prompt. The
+// cost and the usage of each model are those of the whole run; the turns and the other usage are those of one
+// prompt, without subagents. In newer versions (2.1.332) the former are those of the whole conversation,
+// including earlier runs, and a result also has what was used since the previous one.
 type claudeUsage struct {
-	seen, open bool // open: there are messages after the last result
+	seen, open bool // open: messages follow the last result
 	turns      int64
 	usd        *float64
 	models     map[string]Tokens // as of the last result
-	messages   map[string]Tokens // since then, as far as they are reported
-	last       [16]messageUsage  // the last messages, one per block of which is an event
+	messages   map[string]Tokens // since the last result, as far as reported
+	last       [16]messageUsage  // the last messages; each block of one is an event
 	next       int
 }
 
@@ -154,7 +154,7 @@ type messageUsage struct {
 func (c *claudeUsage) message(m *claudeMessage) {
 	c.seen = true
 	if m.Usage == nil || m.Usage.tokens() == (Tokens{}) {
-		return // such as the report of an error
+		return // for example the report of an error
 	}
 
 	c.open = true

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A codexItem is something that Codex has done, as of its start, a change or its end.
+// A codexItem is an action of Codex at its start, at a change or at its end.
 type codexItem struct {
 	ID      string `json:"id"`
 	Type    string `json:"type"`
@@ -39,7 +39,7 @@ type codexItem struct {
 	} `json:"items"` // todo_list
 }
 
-// codexEvent reads an event of Codex; it reports false for other lines.
+// codexEvent reads an event of Codex. It reports false for other lines.
 func (r *Reader) codexEvent(e *event, give func(Message)) bool {
 	c := &r.codex
 	switch e.Type {
@@ -60,7 +60,7 @@ func (r *Reader) codexEvent(e *event, give func(Message)) bool {
 			text = of.Message
 		}
 		m := message(Failure, text)
-		if e.Type == "error" || m.Text != c.failure { // a turn fails with the error before
+		if e.Type == "error" || m.Text != c.failure { // a turn fails with the error reported before
 			give(m)
 		}
 		c.seen, c.failure = true, m.Text
@@ -76,7 +76,7 @@ func (r *Reader) codexEvent(e *event, give func(Message)) bool {
 	return true
 }
 
-// read gives the message of an event of an item: a call when it starts, its result when it ends.
+// read gives the message of an item's event: a call when it starts, its result when it ends.
 func (i *codexItem) read(event string, give func(Message)) {
 	ended := event == "item.completed"
 	kind, text := Call, ""
@@ -97,7 +97,7 @@ func (i *codexItem) read(event string, give func(Message)) {
 			give(message(kind, text))
 		}
 		return
-	case "todo_list": // its changes are those of one list
+	case "todo_list": // its changes are all of one list
 		if ended {
 			return
 		}
@@ -141,11 +141,11 @@ type codexUsage struct {
 	seen, open bool // open: a turn has not completed
 	thread     string
 	turns      int64
-	total      *Tokens // of the thread, with its earlier runs
-	failure    string  // the last one
+	total      *Tokens // of the thread, including earlier runs
+	failure    string  // the last error
 }
 
-// completed counts a completed turn. What it reports are the totals of its thread.
+// completed counts a completed turn, which reports the totals of its thread.
 func (c *codexUsage) completed(usage json.RawMessage) {
 	var u struct {
 		Input      int64 `json:"input_tokens"` // all
@@ -164,7 +164,7 @@ func (c *codexUsage) usage() *Usage {
 	u := &Usage{Turns: c.turns, Thread: c.thread, Partial: c.open}
 	switch {
 	case c.total != nil && c.thread == "":
-		u.Partial = true // the beginning is missing: nobody knows of which conversation the totals are
+		u.Partial = true // without the beginning nobody knows which conversation the totals are of
 	case c.total != nil:
 		u.Models = map[string]Tokens{"": *c.total}
 	}

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 )
 
-// An openCodePart is the part of a message that an event of OpenCode reports.
+// An openCodePart is the part of a message in an event of OpenCode.
 type openCodePart struct {
 	Text   string `json:"text"` // text, reasoning
-	Tool   string `json:"tool"` // tool_use, of a call that has ended
+	Tool   string `json:"tool"` // tool_use of a finished call
 	CallID string `json:"callID"`
 	Meta   struct {
 		ByProvider bool `json:"providerExecuted"`
@@ -33,7 +33,7 @@ type openCodePart struct {
 	} `json:"tokens"`
 }
 
-// openCodeEvent reads an event of OpenCode's run --format json; it reports false for other lines.
+// openCodeEvent reads an event of OpenCode's run --format json. It reports false for other lines.
 func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 	o, p := &r.openCode, e.Part
 	if e.OpenCodeID == "" || p == nil && e.Type != "error" {
@@ -41,7 +41,7 @@ func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 	}
 	switch e.Type {
 	case "step_start":
-		o.missed = o.missed || o.answering // the model was asked once more
+		o.missed = o.missed || o.answering // the model was asked again
 		o.seen, o.open, o.answering, o.called = true, true, true, false
 	case "step_finish":
 		o.step(p)
@@ -74,24 +74,25 @@ func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 	return true
 }
 
-// openCodeUsage is what a run of OpenCode has reported, step by step: a step is an answer of the model.
+// openCodeUsage is what a run of OpenCode has reported, step by step. A step is an answer of the model.
 type openCodeUsage struct {
 	seen      bool
 	open      bool // the model is being asked
 	answering bool // and a step has begun
-	called    bool // the step has called a tool of OpenCode, which then asks the model again whatever the reason
-	missed    bool // something was used that no step has reported
+	called    bool // the step has called a tool of OpenCode, which then asks the model again for any reason
+	missed    bool // some use was not reported by any step
 	turns     int64
 	tokens    Tokens
 	usd       float64
-	unpriced  bool // the cost of a step is not known, which OpenCode reports as 0
+	unpriced  bool // the cost of a step is unknown; OpenCode reports 0
 }
 
 func (o *openCodeUsage) step(p *openCodePart) {
 	t := tokens(p.Tokens.Input, p.Tokens.Cache.Read, p.Tokens.Cache.Write,
 		count(p.Tokens.Output)+count(p.Tokens.Reasoning))
 
-	// After these reasons it asks the model again, and reports the next step only when that begins to answer.
+	// After these reasons OpenCode asks the model again, and reports the next step only once it begins to
+	// answer.
 	o.seen, o.open, o.answering = true, p.Reason == "tool-calls" || p.Reason == "unknown", false
 	o.turns, o.tokens = count(o.turns+1), o.tokens.plus(t)
 	usd := dollars(p.USD)

@@ -13,42 +13,42 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what a Message is.
+// Kind is the kind of a Message.
 type Kind string
 
 // The kinds of messages.
 const (
 	Said      Kind = "message"     // what the agent says to its user
-	Reasoning Kind = "reasoning"   // what it thinks
-	Call      Kind = "tool_call"   // of a tool; Text has the arguments
-	Result    Kind = "tool_result" // of a call
-	Failure   Kind = "error"       // what the agent reports as an error or a warning
-	Output    Kind = "output"      // any other line: plain text, a torn line, an unknown event
+	Reasoning Kind = "reasoning"   // what the agent thinks
+	Call      Kind = "tool_call"   // a tool call; Text has the arguments
+	Result    Kind = "tool_result" // the result of a call
+	Failure   Kind = "error"       // an error or a warning that the agent reports
+	Output    Kind = "output"      // any other line: plain text, an incomplete line, an unknown event
 )
 
 // A Message is one message of a transcript.
 type Message struct {
 	Kind   Kind
 	Text   string // valid UTF-8, at most MaxText bytes
-	Cut    bool   // the end of Text is missing
-	Tool   string // the name of the tool of a Call
-	CallID string // of a Call and its Result, unique in one run of an agent
+	Cut    bool   // the end of Text was cut off
+	Tool   string // for a Call, the name of the tool
+	CallID string // for a Call and its Result; unique within one run of an agent
 	Parent string // CallID of the call whose subagent this message is from
-	Failed bool   // a Result of a call that failed
+	Failed bool   // for a Result: the call failed
 }
 
 const (
-	// MaxText is the longest text of a message in bytes.
+	// MaxText is the maximum length of a message's text in bytes.
 	MaxText = 16 << 10
-	// MaxLine is the longest line in bytes that is read; of a longer one only the beginning is kept.
+	// MaxLine is the maximum length of a line in bytes; of a longer one only the beginning is kept.
 	MaxLine = 1 << 20
 )
 
-// A Reader reads the lines of an agent's standard output, in order. It stores at most one line and
-// what Usage needs, which is bounded. Its zero value is ready. It is for one goroutine.
+// A Reader reads the lines of an agent's standard output, in order. It stores at most one line and what Usage
+// needs, which is bounded. Its zero value is ready. Only one goroutine may use it.
 type Reader struct {
-	// Split is the length in bytes at which those who call Line split longer lines into pieces, never
-	// within a character; 0 means never.
+	// Split is the length in bytes at which callers of Line split longer lines into pieces, never within a
+	// character; 0 means never.
 	Split int
 
 	held []byte // the pieces of a line so far
@@ -59,15 +59,15 @@ type Reader struct {
 	openCode openCodeUsage
 
 	conversation string
-	answer, said []byte // what the program gives as its answer, and the last message; at most MaxLine bytes
-	more         bool   // the last event was a part of the answer
+	answer, said []byte // the program's answer, and the last message; at most MaxLine bytes
+	more         bool   // the last event was part of the answer
 
 	failure  string // the last error, "" once the agent went on
-	rejected string // the last report of Claude Code on its limits, if it was not allowed to go on
+	rejected string // the last report of Claude Code on its limits, if it had to stop
 }
 
-// Failure returns the error that the program has reported last, unless the agent spoke after it, or "". It has the
-// whole event of OpenCode, whose details say more, and what Claude Code reports on its limits.
+// Failure returns the last error that the program reported, unless the agent spoke after it, or "". For
+// OpenCode it has the whole event, whose details say more; for Claude Code it has the report on its limits.
 func (r *Reader) Failure() string {
 	if r.failure == "" {
 		return ""
@@ -75,12 +75,11 @@ func (r *Reader) Failure() string {
 	return strings.TrimSpace(r.failure + "\n" + r.rejected)
 }
 
-// Conversation returns the name that the program gave to the conversation, by which it can be continued, or
-// "" if it is not known. Claude Code, Cursor and Gemini call it session_id, OpenCode sessionID, Codex
-// thread_id.
+// Conversation returns the program's name for the conversation, by which it can be continued, or "" if
+// unknown. Claude Code, Cursor and Gemini call it session_id, OpenCode sessionID, Codex thread_id.
 func (r *Reader) Conversation() string { return r.conversation }
 
-// isName reports whether a name can become an argument of a command.
+// isName reports whether a name may be passed as an argument of a command.
 func isName(name string) bool {
 	other := func(r rune) bool {
 		return !(r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r == '_' || r == '-')
@@ -88,10 +87,10 @@ func isName(name string) bool {
 	return name != "" && len(name) <= 200 && name[0] != '-' && !strings.ContainsFunc(name, other)
 }
 
-// Line reads one line, or a piece of one, and calls give with its messages. It accepts any bytes and
-// does not keep line.
+// Line reads one line, or a piece of one, and calls give with its messages. It accepts any bytes and does not
+// keep line.
 func (r *Reader) Line(line []byte, give func(Message)) {
-	piece := r.Split > 0 && len(line) > r.Split-utf8.UTFMax // or just as long as one
+	piece := r.Split > 0 && len(line) > r.Split-utf8.UTFMax // or just shorter: not split within a character
 	if len(r.held) == 0 && (!piece || complete(line)) {
 		r.whole(line, give)
 		return
@@ -107,10 +106,10 @@ func (r *Reader) Line(line []byte, give func(Message)) {
 // complete reports whether a line is a whole event.
 func complete(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) && json.Valid(line) }
 
-// Open reports whether the end of a line is missing.
+// Open reports whether the last line is incomplete.
 func (r *Reader) Open() bool { return len(r.held) > 0 }
 
-// End reads a last line whose end is missing. The Reader is then ready for more lines.
+// End reads an incomplete last line. The Reader is then ready for more lines.
 func (r *Reader) End(give func(Message)) {
 	if len(r.held) > 0 {
 		if r.long {
@@ -161,7 +160,7 @@ type event struct {
 	OpenCodeID string `json:"sessionID"`
 
 	// Claude Code
-	Message    *claudeMessage        `json:"message"` // a text in an error of Codex
+	Message    *claudeMessage        `json:"message"` // a text in Codex's errors
 	Parent     string                `json:"parent_tool_use_id"`
 	Subtype    string                `json:"subtype"`
 	IsError    bool                  `json:"is_error"`
@@ -193,8 +192,7 @@ type event struct {
 	Response string `json:"response"`
 }
 
-// decode decodes JSON as far as its values have the types that are expected. It reports false if it
-// is not JSON.
+// decode decodes JSON as far as its values have the expected types. It reports false if it is not JSON.
 func decode(data []byte, to any) bool {
 	err := json.Unmarshal(data, to)
 	_, other := errors.AsType[*json.UnmarshalTypeError](err)
@@ -219,10 +217,10 @@ func message(kind Kind, text string) Message {
 	return m
 }
 
-// An Argument is one of a tool call.
+// An Argument is an argument of a tool call.
 type Argument struct{ Name, Value string }
 
-// Arguments returns the arguments of a tool call, sorted by name, or nil if the text is other JSON.
+// Arguments returns the arguments of a tool call, sorted by name, or nil if the text is not a JSON object.
 func Arguments(text string) (all []Argument) {
 	var given map[string]any
 	if json.Unmarshal([]byte(text), &given) != nil {
@@ -240,10 +238,10 @@ func Arguments(text string) (all []Argument) {
 	return all
 }
 
-// summaryArguments are the arguments that say best what a call does, the best first.
+// summaryArguments are the arguments that best say what a call does, best first.
 var summaryArguments = []string{"description", "command", "file_path", "path", "pattern", "query", "url", "prompt"}
 
-// Gist returns what a tool call does in one line.
+// Gist says in one line what a tool call does.
 func Gist(text string) string {
 	all := Arguments(text)
 	for _, name := range summaryArguments {
@@ -261,11 +259,11 @@ func Gist(text string) string {
 }
 
 // Answer returns the final message so far: the program's own answer, if it prints the events of a known
-// executor (Claude Code, Codex, OpenCode, Cursor, Gemini), otherwise the last message to its user, as of
-// Claude Code that ended without a result; "" without either.
+// executor (Claude Code, Codex, OpenCode, Cursor, Gemini), otherwise the last message to its user, for
+// example if Claude Code ended without a result; "" without either.
 func (r *Reader) Answer() string { return cmp.Or(string(r.answer), string(r.said)) }
 
-// addAnswer takes the part of the answer that an event has.
+// addAnswer adds the part of the answer in an event.
 func (r *Reader) addAnswer(e *event) {
 	words, part := e.words()
 	if words != "" && !(part && r.more) {
@@ -275,7 +273,7 @@ func (r *Reader) addAnswer(e *event) {
 	r.answer = append(r.answer, words[:min(len(words), MaxLine-len(r.answer))]...)
 }
 
-// words returns the message to the user in an event, and whether more may follow.
+// words returns the message to the user in an event, and whether more of it may follow.
 func (e *event) words() (words string, part bool) {
 	switch {
 	case e.Type == "result": // Claude Code, Cursor
@@ -293,10 +291,10 @@ func (e *event) words() (words string, part bool) {
 	return "", false
 }
 
-// Answer returns the final message in all that a program wrote to its standard output, as
-// Reader.Answer, but a "result" is returned as the event, which says whether it failed. Of a program
-// that printed anything else, it returns all of that: an event which a file has as its text, and a
-// program quotes, is not its answer.
+// Answer returns the final message in everything that a program wrote to its standard output, like
+// Reader.Answer, but returns a "result" as the whole event, which says whether it failed. If the program
+// printed anything else, it returns all of that: an event in the text of a file that a program quotes is not
+// the answer.
 func Answer(stdout []byte) []byte {
 	var result, other []byte
 	var r Reader

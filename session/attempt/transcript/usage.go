@@ -5,7 +5,7 @@ import (
 	"cmp"
 )
 
-// Tokens are numbers of tokens. Input doesn't include tokens that were read from or written to a cache.
+// Tokens are numbers of tokens. Input does not include tokens that were read from or written to a cache.
 type Tokens struct {
 	Input      int64 `json:"input"`
 	CacheRead  int64 `json:"cache_read"`
@@ -13,24 +13,24 @@ type Tokens struct {
 	Output     int64 `json:"output"`
 }
 
-// A Usage is what an agent has reported in one run.
+// A Usage is what an agent reported in one run.
 type Usage struct {
-	// Models has the tokens by the name of the model, which is "" if the agent does not name it; nil
-	// means that none were reported.
+	// Models has the tokens by the name of the model, which is "" if the agent does not name it; nil means
+	// that none were reported.
 	Models map[string]Tokens `json:"models,omitempty"`
 	// USD is the cost that the agent reported; nil means none.
 	USD *float64 `json:"usd,omitempty"`
 	// Turns are counted as the agent does; 0 means that none were reported.
 	Turns int64 `json:"turns,omitempty"`
-	// Partial: the agent did not report everything, usually because it ended early, so Models and USD are
-	// too low.
+	// Partial means that the agent did not report everything, usually because it ended early, so Models and
+	// USD are too low.
 	Partial bool `json:"partial,omitempty"`
-	// Thread, if it is not "", is the conversation of Codex whose totals Models has, with the earlier
-	// runs of it. A run of it that is Partial is known once a later one has reported them.
+	// Thread, if not "", is the conversation of Codex whose totals Models has, including its earlier runs.
+	// What a Partial run of it used is known once a later run has reported the totals.
 	Thread string `json:"thread,omitempty"`
 }
 
-// Usage returns what was reported so far; nil means that these were not the lines of an agent.
+// Usage returns what was reported so far; nil means that no agent wrote these lines.
 func (r *Reader) Usage() *Usage {
 	switch {
 	case r.claude.seen:
@@ -43,7 +43,7 @@ func (r *Reader) Usage() *Usage {
 	return nil
 }
 
-// UsageIn returns what the agent reported in all that it printed; nil means that it reported nothing.
+// UsageIn returns what the agent reported in everything that it printed; nil means nothing.
 func UsageIn(stdout []byte) *Usage {
 	var r Reader
 	for line := range bytes.Lines(stdout) {
@@ -53,11 +53,12 @@ func UsageIn(stdout []byte) *Usage {
 }
 
 const (
-	// maxModels is how many named models are told apart; the tokens of further ones count as those of "".
+	// maxModels limits how many named models are distinguished; tokens of further models count as those of
+	// "".
 	maxModels = 16
-	// maxCount bounds each number that an agent reports, so that no sum of millions of runs overflows.
+	// maxCount limits each number that an agent reports, so that sums over millions of runs do not overflow.
 	maxCount = 1 << 40
-	// maxUSD is the highest cost that is believed.
+	// maxUSD is the highest plausible cost.
 	maxUSD = 1e6
 )
 
@@ -91,7 +92,7 @@ func add(to *map[string]Tokens, model string, t Tokens) {
 	(*to)[model] = (*to)[model].plus(t)
 }
 
-// dollars returns a cost if it can be one.
+// dollars returns a cost if it is plausible.
 func dollars(usd *float64) *float64 {
 	if usd == nil || !(*usd >= 0 && *usd <= maxUSD) {
 		return nil
@@ -102,18 +103,18 @@ func dollars(usd *float64) *float64 {
 // A Cost is what one run used.
 type Cost struct {
 	Tokens Tokens
-	USD    *float64 // nil means unknown; the run may then also have used more tokens than it reported
+	USD    *float64 // nil means unknown; the run may then also have used more tokens than reported
 	Turns  int64
 }
 
-// A Price is what a model costs, in US dollars for a million tokens.
+// A Price is the price of a model, in US dollars per million tokens.
 type Price struct {
 	Input, CacheRead, CacheWrite, Output float64
 }
 
-// CostOf returns the cost of a run: as its agent reported it, otherwise by the prices of its models;
-// unnamed is the name under which the price of a model that the agent did not name is found. before are
-// the totals of its thread when the run before it ended.
+// CostOf returns the cost of a run: as its agent reported it, otherwise by the prices of its models. unnamed
+// is the name under which to find the price of a model that the agent did not name. before are the totals of
+// its thread at the end of the previous run.
 func CostOf(u *Usage, before map[string]Tokens, prices map[string]Price, unnamed string) Cost {
 	c, usd := Cost{Turns: u.Turns}, 0.0
 	known := u.Models != nil && !u.Partial

@@ -11,9 +11,9 @@ import (
 	"deepwork/session/git"
 )
 
-// Commit commits all changed and untracked files of a worktree, as the user, without untracked copies (see
-// Tree.Copy); in a merge it ends that. The error is ErrUnfinished while a merge has conflicts, or during
-// another operation.
+// Commit commits all changed and untracked files of a worktree, as the user, except untracked copies (see
+// Tree.Copy). During a merge this completes it. The error is ErrUnfinished while a merge has conflicts, or
+// during another operation.
 func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
 	defer wrap(&err, "committing the changes in %s", path)
 	return k.onWorktree(ctx, path, nil, func(b *view) error {
@@ -29,15 +29,16 @@ func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
 	})
 }
 
-// commitAll commits the changes and the untracked files of a worktree, without untracked copies (see Tree.Copy); in a
-// merge it ends that. It refuses a repository that was made inside, of which only the id of a commit would be kept.
+// commitAll commits the changes and the untracked files of a worktree, except untracked copies (see
+// Tree.Copy). During a merge this completes it. It refuses a repository that was made inside the worktree: a
+// commit would keep only the id of that repository's commit.
 func (b *view) commitAll(ctx context.Context, message string, merging bool) error {
 	loose, err := b.changedFiles(ctx, "all")
 	if err != nil {
 		return err
 	}
 	for xy, names := range loose {
-		for _, name := range names { // T: it is in the place of a file
+		for _, name := range names { // T: it replaces a file
 			at := filepath.Join(b.Path, name)
 			if xy == untracked && strings.HasSuffix(name, "/") ||
 				xy[1] == 'T' && isDir(at) && isThere(filepath.Join(at, ".git")) {
@@ -60,7 +61,7 @@ func (b *view) commitAll(ctx context.Context, message string, merging bool) erro
 
 	_, err = git.Output(ctx, b.call("diff", "--cached", "--quiet"))
 	if err == nil && !merging || err != nil && git.ExitCode(err) != 1 {
-		return err // nothing is staged, or that is not known
+		return err // nothing is staged, or that is unknown
 	}
 	if _, err := git.Output(ctx, b.asUser("commit", "--quiet", "--no-verify", "-m", message)); err != nil {
 		return err
@@ -70,14 +71,14 @@ func (b *view) commitAll(ctx context.Context, message string, merging bool) erro
 	return err
 }
 
-// isCopy reports whether an untracked file of the worktree is a copy, see Tree.Copy; or, if the name ends
-// with a slash, whether all in that folder are. In a folder that was copied, files that are not in the
-// checkout are an agent's work.
+// isCopy reports whether an untracked file of the worktree is a copy, see Tree.Copy, or, if the name ends
+// with a slash, whether all files in that folder are. Files in a copied folder that are not in the checkout
+// are an agent's work.
 func (e *record) isCopy(name string) bool {
 	if folder, ok := strings.CutSuffix(name, "/"); ok {
 		return filepath.WalkDir(filepath.Join(e.Path, filepath.FromSlash(folder)),
 			func(at string, f fs.DirEntry, err error) error {
-				within, _ := filepath.Rel(e.Path, at) // it is in there
+				within, _ := filepath.Rel(e.Path, at) // at is below e.Path
 				if err != nil || f.Name() == ".git" || !f.IsDir() && !e.isCopy(filepath.ToSlash(within)) {
 					return fs.ErrInvalid
 				}

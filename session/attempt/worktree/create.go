@@ -21,20 +21,19 @@ import (
 	"deepwork/session/git"
 )
 
-// setupOutput bounds a setup command's standard output.
+// setupOutput limits a setup command's standard output.
 const setupOutput = 64 << 20
 
-// Create creates the worktrees of an attempt on the new branch, all or none: after a failure it
-// undoes everything before it returns. If two of the trees are of one repository, the second one's
-// branch ends with "-2", as a branch can be checked out only once. If a crash interrupted it,
-// calling it again begins the creation again. After that, it returns the existing worktrees. env is
-// added to the environment of setup commands, which run in the worktree, in the folder of Tree.Repo. Hooks of the
-// repository do not run.
+// Create creates the worktrees of an attempt on the new branch, all or none: after a failure it undoes
+// everything before it returns. If two of the trees belong to one repository, the second one's branch ends
+// with "-2", as a branch can be checked out only once. If a crash interrupted Create, calling it again starts
+// over. Once the worktrees exist, it returns them. env is added to the environment of setup commands, which
+// run in the worktree, in the folder of Tree.Repo. Hooks of the repository do not run.
 //
-// It blocks until everything is done, setup commands included, and waits for other calls that work
-// on this attempt or, briefly, on one of its repositories. Errors are ErrNotRepo, ErrNoBranch,
-// ErrBranchTaken, ErrSetup (with the exit code and the last lines; a *process.Error is in the
-// chain), ErrOutside (a copy that leads out of the repository), or of git or the system.
+// It blocks until everything is done, setup commands included, and waits for other calls that work on this
+// attempt or, briefly, on one of its repositories. Errors are ErrNotRepo, ErrNoBranch, ErrBranchTaken,
+// ErrSetup (with the exit code and the last lines; a *process.Error is in the chain), ErrOutside (a copy that
+// leads out of the repository), or of git or the system.
 func (k *Keeper) Create(
 	ctx context.Context, attempt, branch string, trees []Tree, env []string,
 ) (out []Made, err error) {
@@ -85,7 +84,7 @@ func (k *Keeper) Create(
 		return j.made(), nil
 	}
 
-	// Nobody has worked in them yet. They must not stay half-made when the caller's context ends.
+	// Nobody has worked in them yet. They must not stay incomplete when the caller's context ends.
 	if undo := k.drop(context.WithoutCancel(ctx), j); undo != nil {
 		k.log.Error("worktrees that could not be made could not be undone; the next start tries again", "attempt",
 			attempt, "error", undo)
@@ -139,11 +138,11 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 		return err
 	}
 
-	// The checkout takes the longest and concerns only this worktree. worktree add would do the
-	// same, by the config that the repository has for its main checkout; it runs no hook.
+	// The checkout takes longest and concerns only this worktree. worktree add would do the same, but by the
+	// repository's config for its main checkout. No hook runs here.
 	admin := adminOf(e.Common, e.Path)
 	if admin == "" {
-		return fmt.Errorf("the worktree %s is gone already", e.Path) // git would find another
+		return fmt.Errorf("the worktree %s is gone already", e.Path) // otherwise git would find another one
 	}
 	if _, err := git.Output(ctx,
 		call(e.Path, admin, "reset", "--hard", "--quiet", "--no-recurse-submodules")); git.NotFetched(err) {
@@ -229,18 +228,18 @@ func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
 	return nil
 }
 
-// A copier copies files of a checkout into a worktree of it. Both are opened as roots, so that no
-// symlink leads out of them.
+// A copier copies files of a checkout into one of its worktrees. Both are opened as roots, so that no symlink
+// leads out of them.
 type copier struct {
 	log      *slog.Logger // with the repository's name
 	real     string       // the checkout's folder, without symlinks
-	prefix   string       // the folder in it that is used as the repository
+	prefix   string       // the folder in it that serves as the repository
 	from, to *os.Root
 }
 
-// copyAll copies the files of the repository's copy list from the folder that is used as the
-// repository to the same place in the worktree. A missing file is skipped with a warning; one
-// outside is ErrOutside. An existing copy is replaced.
+// copyAll copies the files of the repository's copy list from the folder that serves as the repository to the
+// same place in the worktree. It skips missing files with a warning, replaces existing copies, and returns
+// ErrOutside for files outside.
 func (k *Keeper) copyAll(ctx context.Context, e *record) (err error) {
 	if len(e.Copy) == 0 {
 		return nil
@@ -275,8 +274,8 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) (err error) {
 	return nil
 }
 
-// copy copies a configured file or folder with its content, except git's own files: those would let
-// a worktree write to the checkout's repositories.
+// copy copies a configured file or folder with its content, except git's own files: with those, a worktree
+// could write to the checkout's repositories.
 func (c *copier) copy(ctx context.Context, name string) error {
 	local := filepath.FromSlash(strings.TrimRight(name, "/"))
 	dest := filepath.ToSlash(filepath.Join(c.prefix, local))
@@ -299,13 +298,13 @@ func (c *copier) copy(ctx context.Context, name string) error {
 			err = c.one(at, path.Join(dest, strings.TrimPrefix(at, source)), d)
 		}
 		if at != source && errors.Is(err, fs.ErrNotExist) {
-			return nil // it has just vanished
+			return nil // just removed
 		}
 		return err
 	})
 }
 
-// one copies a file, folder or symlink, but not what is in a folder.
+// one copies a file, a folder without its content, or a symlink.
 func (c *copier) one(source, dest string, d fs.DirEntry) error {
 	switch {
 	case inGit(source):
@@ -347,7 +346,7 @@ func (c *copier) resolve(name string) (string, error) {
 	return filepath.ToSlash(rel), nil
 }
 
-// inGit reports whether a path is git's own.
+// inGit reports whether a path belongs to git itself.
 func inGit(name string) bool {
 	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
 		return strings.EqualFold(part, ".git")

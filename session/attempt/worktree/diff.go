@@ -17,14 +17,14 @@ import (
 	"deepwork/session/git"
 )
 
-// Diff returns the changes of a worktree since the attempt's work begins, merged or not, as git prints
-// them, including untracked files, of these paths (all, if none), at most maxBytes (1 MiB, if that is
-// less than 1); truncated reports whether there is more. The diff is cut at a line break. Paths are
-// local to the worktree, with slashes, and are files and folders, not patterns. Binary files, and
-// those above 16 MiB, are only named. The options are added to those of git diff.
+// Diff returns git's diff of a worktree since the attempt's work began, merged or not, including untracked
+// files. It has these paths (all, if none are given) and at most maxBytes (1 MiB, if that is less than 1),
+// cut at a line break; truncated reports whether there is more. Paths are files and folders, not patterns;
+// they are local to the worktree and have slashes. Binary files, and those above 16 MiB, are only named. The
+// options are added to those of git diff.
 //
-// It uses its own index, takes no lock and changes nothing. It blocks until git has ended;
-// git is stopped at maxBytes, so that memory is bounded.
+// It uses its own index, takes no lock and changes nothing. It blocks until git has ended; git is stopped at
+// maxBytes, so that memory is bounded.
 func (k *Keeper) Diff(
 	ctx context.Context, path, base, target string, paths []string, maxBytes int, options ...string,
 ) (text string, truncated bool, err error) {
@@ -62,7 +62,7 @@ func (k *Keeper) Diff(
 	return string(r.Stdout), false, nil
 }
 
-// cut ends a text after its last complete line or, if there is none, character.
+// cut ends a text after its last complete line or, without one, its last complete character.
 func cut(b []byte) string {
 	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
 		return string(b[:i+1])
@@ -84,9 +84,9 @@ func pathspecs(paths []string) []string {
 var emptyBlobs = []string{"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
 	"473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813"}
 
-// indexWithLoose copies the worktree's index and adds the untracked files to the copy, without
-// their content: git then reads the files themselves. Not by git add --intent-to-add, which also stages
-// tracked files, looks into submodules, and fails if a file has just vanished.
+// indexWithLoose copies the worktree's index and adds the untracked files to the copy, without their content,
+// so that git reads the files themselves. It does not use git add --intent-to-add, which also stages tracked
+// files, looks into submodules, and fails if a file has just been removed.
 func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	index := filepath.Join(tmp, "index")
 	c := v.call()
@@ -106,7 +106,7 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 		info, err := os.Lstat(at)
 		switch {
 		case err != nil || info.IsDir():
-			continue // it has just vanished, or is a repository
+			continue // just removed, or a repository
 		case info.Mode().Type() == fs.ModeSymlink:
 			mode = "120000"
 		case !readable(at):
@@ -131,10 +131,10 @@ func readable(path string) bool {
 	return true
 }
 
-// copyIndex copies the index of a worktree to that of a command, with its time, from which git infers which files may
-// have changed just after it was written. Without an index it makes that of head.
+// copyIndex copies the index of a worktree to that of a command, with its time, from which git infers which
+// files may have changed just after the index was written. If there is no index, it makes one from head.
 func copyIndex(ctx context.Context, to git.Command, admin, head string) error {
-	info, err := os.Stat(filepath.Join(admin, "index")) // before the copy: an older time is safer
+	info, err := os.Stat(filepath.Join(admin, "index")) // taken before the copy: an older time is safer
 	if admin == "" || errors.Is(err, fs.ErrNotExist) {
 		if to.Args = []string{"read-tree", head}; head == "" {
 			return nil

@@ -21,7 +21,7 @@ import (
 	"deepwork/session/git"
 )
 
-// ErrUnpublished is returned for commits that refer to a commit of a submodule that only the worktree has.
+// ErrUnpublished is returned for commits that refer to a submodule's commit that only the worktree has.
 var ErrUnpublished = errors.New("a commit of a submodule is only in the worktree")
 
 // otherCheckout says what a worktree has checked out instead of its own branch, or returns "".
@@ -43,10 +43,10 @@ func (v *view) otherCheckout(ctx context.Context) (string, error) {
 	return fmt.Sprintf("no branch (a detached HEAD at %.12s)", v.head), nil
 }
 
-// adopt moves the attempt's branch to the commits that an agent has made elsewhere, on a branch of its own
-// or on none, and puts the worktree on the attempt's branch. No file changes, and the other branch stays.
-// was is what the worktree was on before, or "". It refuses commits that may not be the attempt's. The
-// repository must be locked, and no operation be in progress.
+// adopt moves the attempt's branch to the commits that an agent has made elsewhere, on another branch or on
+// none, and checks out the attempt's branch. No file changes, and the other branch stays. was is what the
+// worktree had checked out before, or "". It refuses commits that may not be the attempt's. The repository
+// must be locked, and no operation may be in progress.
 func (v *view) adopt(ctx context.Context) (was string, err error) {
 	if was, err = v.otherCheckout(ctx); err != nil {
 		return "", err
@@ -80,7 +80,7 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 		return refuse("which lacks commits of the attempt's branch. This adds them: git -C %s merge "+
 			"--allow-unrelated-histories refs/heads/%s; %s", session.InShell(v.Path), v.Branch, back)
 	}
-	target, err := branchTip(ctx, v.Common, v.TargetBranch) // what was merged from there is no reason to refuse
+	target, err := branchTip(ctx, v.Common, v.TargetBranch) // commits merged from there are no reason to refuse
 	if err != nil {
 		return "", err
 	}
@@ -107,8 +107,8 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 	return was, err
 }
 
-// published returns ErrUnpublished, with the command that publishes it, for the commit of a submodule that
-// the attempt's commits refer to and that only the worktree has.
+// published returns ErrUnpublished, with the command that publishes it, for a submodule's commit to which the
+// attempt's commits refer and that only the worktree has.
 func (v *view) published(ctx context.Context) error {
 	out, err := git.Output(ctx, v.call("diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none",
 		v.from, v.head))
@@ -126,11 +126,11 @@ func (v *view) published(ctx context.Context) error {
 	return nil
 }
 
-// submodule is published for a commit of one submodule, and of those inside of it.
+// submodule does what published does for a commit of one submodule, and for the submodules inside it.
 func (v *view) submodule(ctx context.Context, name, commit string) error {
 	at := filepath.Join(v.path, filepath.FromSlash(name))
 	if !isThere(filepath.Join(at, ".git")) {
-		return nil // it is not checked out, so the commit comes from elsewhere
+		return nil // not checked out, so the commit comes from elsewhere
 	}
 	if id, err := commitOf(ctx, gitInside(at), commit); err != nil {
 		return fmt.Errorf("%s: %w", at, err)
@@ -138,7 +138,7 @@ func (v *view) submodule(ctx context.Context, name, commit string) error {
 		return nil
 	}
 
-	// One from before the attempt came from elsewhere, such as by its tag or to a shallow clone.
+	// A commit from before the attempt came from elsewhere, for example by its tag or to a shallow clone.
 	own, err := git.Line(ctx, gitInside(at, "rev-list", "--max-count=1", fmt.Sprint("--max-age=", v.journal.MadeAt),
 		commit, "--not", "--remotes"))
 	if err != nil {
@@ -175,7 +175,7 @@ func (v *view) submodule(ctx context.Context, name, commit string) error {
 	return err
 }
 
-// moved returns the submodules whose commits are in no commit of the worktree.
+// moved returns the submodules whose commits are not in any commit of the worktree.
 func (v *view) moved(ctx context.Context) ([]string, error) {
 	files, _, err := v.changed(ctx)
 	return slices.DeleteFunc(files, func(name string) bool {
@@ -183,8 +183,8 @@ func (v *view) moved(ctx context.Context) ([]string, error) {
 	}), err
 }
 
-// slugLength is the maximum number of characters of a title in the names of a branch and a folder: some systems limit
-// the length of paths.
+// slugLength is the maximum number of characters of a title in the names of a branch and a folder: some
+// systems limit the length of paths.
 const slugLength = 32
 
 // BranchFor returns a branch name for a task's title: <prefix><slug>-<4 hex>. The slug consists of
@@ -197,8 +197,8 @@ func BranchFor(prefix, title string) string {
 	return prefix + slug(title, "task") + "-" + hex.EncodeToString(random[:])
 }
 
-// Main returns the branch of an attempt, given the branch of one of its worktrees: further worktrees of the same
-// repository add a number, which is shorter than the digits of BranchFor.
+// Main returns the branch of an attempt, given the branch of one of its worktrees. Further worktrees of the
+// same repository add a number, which is shorter than the digits of BranchFor.
 func Main(branch string) string { return numbered.ReplaceAllString(branch, "") }
 
 var numbered = regexp.MustCompile(`-[0-9]{1,3}$`)
@@ -225,8 +225,8 @@ func slug(text, empty string) string {
 	return empty
 }
 
-// makeBranch creates a branch, which must not exist. worktree add does not create it, so that a
-// failure shows whether the branch is ours.
+// makeBranch creates a branch, which must not exist. worktree add does not create it, so that a failure shows
+// whether the branch is ours.
 func makeBranch(ctx context.Context, common, branch, at string) error {
 	if err := git.CheckBranch(common, branch, "worktrees"); err != nil {
 		return err
@@ -244,8 +244,8 @@ func makeBranch(ctx context.Context, common, branch, at string) error {
 	return err
 }
 
-// dropBranch deletes a branch without work of its own: it has no commit beyond base and none that
-// only it reaches. A branch that is checked out stays.
+// dropBranch deletes a branch without work of its own: it has no commit beyond base, and no commit that only
+// it reaches. A checked-out branch stays.
 func (e *record) dropBranch(ctx context.Context, base string) error {
 	common, branch := e.Common, e.Branch
 	tip, err := branchTip(ctx, common, branch)
@@ -280,12 +280,12 @@ func (e *record) dropBranch(ctx context.Context, base string) error {
 	return nil
 }
 
-// lockAge is the age from which the lock file of a branch counts as left behind.
+// lockAge is the age from which a branch's lock file counts as left behind.
 const lockAge = 2 * time.Second
 
-// breakLock removes git's lock file of an attempt's branch if a git that was killed has left it. The
-// caller holds the locks of the attempt and the repository, so no git of ours uses the branch, and
-// the git of anyone else has such a lock for milliseconds.
+// breakLock removes git's lock file of an attempt's branch if a killed git has left it. The caller holds the
+// locks of the attempt and the repository, so none of our git commands uses the branch, and other git
+// commands hold such a lock for milliseconds only.
 func breakLock(ctx context.Context, common, branch string) error {
 	path := filepath.Join(common, "refs", "heads", filepath.FromSlash(branch)+".lock")
 	for pause := (wait.Backoff{Min: 20 * time.Millisecond, Max: 200 * time.Millisecond}); ; {

@@ -34,10 +34,10 @@ const (
 		"is still wanted"
 )
 
-// Inspect compares the folder with the attempts that should have their worktrees in it, which are
-// all on the board, and finds work that crashes interrupted. It changes nothing and runs git a few
-// times per worktree. It ignores attempts that a Create or Remove is working on. Faults are
-// real only if a second inspection confirms them, see session.Report.Confirmed.
+// Inspect compares the folder with the attempts on the board that should have their worktrees in it, and
+// finds work that crashes interrupted. It changes nothing and runs git a few times per worktree. It ignores
+// attempts on which a Create or Remove is working. Faults are real only if a second inspection confirms them,
+// see session.Report.Confirmed.
 func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Report, error) {
 	i := &inspection{
 		k:        k,
@@ -77,8 +77,8 @@ type inspection struct {
 	k        *Keeper
 	expected map[string]Expected // by id
 	named    map[string]Expected // by the name of their folder
-	journals map[string]bool     // attempts that have one
-	halfDone map[string]bool     // attempts that are reported as such
+	journals map[string]bool     // attempts with a journal
+	halfDone map[string]bool     // attempts reported as half done
 	report   session.Report
 }
 
@@ -105,8 +105,8 @@ func (i *inspection) journaled() error {
 		case err != nil:
 			i.report.Fault(path, fmt.Sprintf("the journal of attempt %s cannot be used: %v", attempt, err),
 				"restore it from a backup, or move it away and "+doByHand)
-		case j == nil: // removed in the meantime
-		case j.Board != i.k.board: // of a board that somebody else inspects
+		case j == nil: // removed meanwhile
+		case j.Board != i.k.board: // another board's inspection reports it
 		case j.Phase == made && !known:
 			i.report.Fault(i.k.folder(attempt),
 				fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", id),
@@ -137,8 +137,8 @@ func (i *inspection) folders() error {
 		path := filepath.Join(i.k.dir, f.Name())
 		switch {
 		case !f.IsDir() || strings.HasPrefix(name, ".") || i.journals[name] || i.k.busy(name):
-		case !isDir(path): // removed in the meantime
-		case !known && !i.k.private(): // in a shared folder it may be another project's
+		case !isDir(path): // removed meanwhile
+		case !known && !i.k.private(): // in a shared folder it may belong to another project
 		case !known:
 			i.report.Fault(path, "it is a folder of no attempt of the board", doByHand)
 		case !e.Made() && !e.State.Open():
@@ -200,13 +200,13 @@ func (i *inspection) tree(ctx context.Context, e Expected, t task.AttemptRepo) e
 	return nil
 }
 
-// InspectRepo checks that each rescue ref of a repository can be read, and that its commit exists
-// with all its files and all commits that nothing else reaches. It changes nothing, and runs git a
-// few times per rescue ref. kept is their number.
+// InspectRepo checks that each rescue ref of a repository can be read, and that its commit exists with all
+// its files and with all commits that nothing else reaches. It changes nothing, and runs git a few times per
+// rescue ref. kept is the number of rescue refs.
 func InspectRepo(ctx context.Context, path string) (r session.Report, kept int, err error) {
 	defer wrap(&err, "inspecting the repository %s", path)
 	common, err := findRepo(ctx, path)
-	if err != nil { // an attempt that needs it reports it
+	if err != nil { // an attempt that needs it reports that
 		return r, 0, ctx.Err()
 	}
 	out, warnings, err := git.Run(ctx, inRepo(common, "for-each-ref", "--format=%(refname)", rescueRefs))

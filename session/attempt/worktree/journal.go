@@ -15,20 +15,19 @@ import (
 	"deepwork/session"
 )
 
-// journalVersion is the version of the journal's format; a journal of a newer version is not
-// touched.
+// journalVersion is the version of the journal's format; journals of newer versions are not touched.
 const journalVersion = 2
 
 // A phase is the state of an attempt's worktrees.
 type phase string
 
 const (
-	creating phase = "creating" // Create has not returned: nobody has worked in them
+	creating phase = "creating" // Create has not returned, so nobody has worked in them
 	made     phase = "made"
 )
 
-// A journal records the worktrees that were made for an attempt, from before the first one is made
-// until after the last one is removed. Only the holder of the attempt's lock may use it.
+// A journal records the worktrees that were made for an attempt, from before the first one is made until
+// after the last one is removed. Only the holder of the attempt's lock may use it.
 type journal struct {
 	Version int       `json:"version"`
 	Attempt string    `json:"attempt"`
@@ -39,7 +38,7 @@ type journal struct {
 	Board   string    `json:"board,omitempty"` // Options.Board
 }
 
-// attemptID returns the id on the board of the attempt that the worktrees belong to.
+// attemptID returns the board's id of the attempt to which the worktrees belong.
 func (j *journal) attemptID() string {
 	if len(j.Trees) > 0 && j.Trees[0].Attempt != "" {
 		return j.Trees[0].Attempt
@@ -51,17 +50,17 @@ func (j *journal) paths() []string {
 	return xslices.Map(j.Trees, func(e *record) string { return e.Path })
 }
 
-// A record is the journal's entry of one worktree.
+// A record is the journal's entry for one worktree.
 type record struct {
 	Tree
-	Common string     `json:"git_dir"` // the repository's
-	Path   string     `json:"-"`       // in the folder of the attempt, by its name
+	Common string     `json:"git_dir"` // the git folder of the repository
+	Path   string     `json:"-"`       // in the folder of the attempt, with this name
 	madeAt int64      // of the journal
 	Branch string     `json:"branch"`
 	Base   string     `json:"base"`
 	Folder string     `json:"folder,omitempty"` // in the worktree, that of Repo in the repository; "" means its top
 	Begun  bool       `json:"begun"`            // something of it may exist
-	Since  *mergeBase `json:"since,omitempty"`  // of the last merge; nil means that it was not merged
+	Since  *mergeBase `json:"since,omitempty"`  // where work began after the last merge; nil means never merged
 }
 
 func (k *Keeper) journalPath(attempt string) string {
@@ -71,7 +70,7 @@ func (k *Keeper) journalPath(attempt string) string {
 // maxJournal is the maximum size of a journal in bytes.
 const maxJournal = 64 << 20
 
-// load reads an attempt's journal; it returns nil if there is none.
+// load reads an attempt's journal, or returns nil if there is none.
 func (k *Keeper) load(attempt string) (*journal, error) {
 	path := k.journalPath(attempt)
 	data, _, err := durable.Read(path, maxJournal)
@@ -92,9 +91,8 @@ func (k *Keeper) load(attempt string) (*journal, error) {
 	return j, nil
 }
 
-// parseJournal parses the journal of an attempt with its worktrees in dir. What it names is removed
-// without asking anybody, so a journal that is incomplete is refused, and it cannot name a folder
-// elsewhere.
+// parseJournal parses the journal of an attempt with its worktrees in dir. The worktrees in it are removed
+// without asking anybody, so an incomplete journal is refused, and it cannot name folders elsewhere.
 func parseJournal(dir, attempt string, data []byte) (*journal, error) {
 	var j journal
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -132,7 +130,7 @@ func (k *Keeper) save(j *journal) error {
 		return fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err)
 	}
 	path := k.journalPath(j.Attempt)
-	// written by the holder of the attempt's lock alone
+	// written only by the holder of the attempt's lock
 	err = durable.Disk{}.Put(path, append(data, '\n'), durable.PutOptions{Temp: j.Attempt + ".new"})
 	if err != nil {
 		return durable.Explain(fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err), path)
@@ -155,7 +153,7 @@ func (k *Keeper) attempts() (all []string, err error) {
 	return all, nil
 }
 
-// missingError returns ErrNoWorktree with the command that brings a worktree back whose folder is gone.
+// missingError returns ErrNoWorktree, with the command that restores a worktree whose folder is gone.
 func (j *journal) missingError(ctx context.Context, path string) error {
 	for _, e := range j.Trees {
 		if e.Path != path || isThere(path) {

@@ -29,48 +29,48 @@ type ConflictError struct {
 
 func (e *ConflictError) Error() string { return fmt.Sprintf("there are conflicts in %q", e.Files) }
 
-// A Way is how Merge brings the commits of a branch into another.
+// A Way says how Merge brings the commits of a branch into another.
 type Way string
 
 // The values of Way.
 const (
-	WayMerge  Way = "merge"  // a merge commit, always
+	WayMerge  Way = "merge"  // always a merge commit
 	WaySquash Way = "squash" // one commit with all changes
 	WayRebase Way = "rebase" // each commit is repeated on the target
 )
 
-// ort names git's own strategy to a person: their config, which our own commands do not follow, may have another one,
-// such as ours, which drops the work.
+// ort names git's default strategy to a person: their config, which our own commands ignore, may name another
+// one, such as ours, which drops the work.
 const ort = "--strategy=ort"
 
-// A Landing describes a Merge.
+// A Landing describes what to merge.
 type Landing struct {
 	Path    string // the worktree
 	Target  string // a branch
 	Way     Way
-	Message string // of the new commit; not used by WayRebase
+	Message string // for the new commit; unused by WayRebase
 	Commit  string // the message with which the worktree's changes are committed first; "" means not at all
-	Markers bool   // merge files that have conflict markers
-	// InUse is called before anything is changed; if it returns true, the error is ErrInUse. nil
-	// means never.
+	Markers bool   // merge files even if they have conflict markers
+	// InUse is called before anything is changed; if it returns true, the error is ErrInUse. nil means never
+	// in use.
 	InUse func() bool
 }
 
 // A Landed is the result of Merge, Rebase, Update or Push.
 type Landed struct {
-	Before string // the commit of the branch that was moved, before; of Push: at which the attempt began
-	Commit string // and after; the same if there was nothing to do
-	// of Update: files to resolve in the worktree, or what git says of conflicts in none; Commit is Before
-	// then
+	Before string // the branch's old commit; for Push: the commit from which the attempt began
+	Commit string // its new commit; the same if there was nothing to do
+	// for Update: files to resolve in the worktree, or git's words about conflicts that are in none; then
+	// Commit equals Before
 	Conflicts []string
-	Untracked []string // files and folders of the worktree that no commit has, without copies: see isCopy
-	// what the worktree had checked out instead of the attempt's branch, which has its commits now; or ""
+	Untracked []string // uncommitted files and folders of the worktree, except copies: see isCopy
+	// what the worktree had checked out instead of the attempt's branch, which now has its commits; or ""
 	Adopted string
-	// Unused has the settings of the repository's config with programs for signing that did not run: see NotRun.
+	// Unused has the settings of the repository's config with signing programs that did not run: see NotRun.
 	Unused map[string]string
 }
 
-// NotRun says that the programs for signing in a repository's config do not run, and how to allow them.
+// NotRun says that the signing programs in a repository's config do not run, and how to allow them.
 func NotRun(programs map[string]string) string {
 	all := xslices.Map(slices.Sorted(maps.Keys(programs)), func(name string) string {
 		return fmt.Sprintf("%s of the repository's own git config was not used for signing, since programs that a "+
@@ -80,17 +80,17 @@ func NotRun(programs map[string]string) string {
 	return strings.Join(all, ". ")
 }
 
-// Merge brings the commits of an attempt's worktree into its target branch. If the target is checked
-// out nowhere, its ref is moved and no file is touched. If it is checked out in a worktree without
-// changes, git merge --ff-only moves it there. Otherwise the error is a *CheckedOutError. The commits
-// are the user's: see git.Command.User.
+// Merge brings the commits of an attempt's worktree into its target branch. If the target is not checked out
+// anywhere, Merge moves its ref and touches no file. If it is checked out in a worktree without changes, git
+// merge --ff-only moves it there. Otherwise the error is a *CheckedOutError. The commits are the user's: see
+// git.Command.User.
 //
-// After a squash or a rebase the attempt's branch is at the new commit too, so that it can be merged
-// again later; its old commits stay under refs/deepwork/before.
+// After a squash or a rebase the attempt's branch is at the new commit too, so that it can be merged again
+// later; its old commits stay under refs/deepwork/before.
 //
 // Other errors are *DirtyError, for tracked files of the worktree that are not committed, *MarkersError,
-// *ConflictError, see Update, ErrUnfinished, ErrOtherBranch, ErrUnpublished, ErrNoBranch, ErrMoved, ErrInUse and
-// ErrNoWorktree. After an error nothing is changed. It blocks until all is done.
+// *ConflictError, see Update, ErrUnfinished, ErrOtherBranch, ErrUnpublished, ErrNoBranch, ErrMoved, ErrInUse
+// and ErrNoWorktree. After an error nothing is changed. Merge blocks until everything is done.
 func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging into "+l.Target, func(b *view) (r *Landed, err error) {
 		if b.common == b.head {
@@ -115,7 +115,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 			return nil, err
 		}
 
-		back := func() {} // takes the attempt's branch back
+		back := func() {} // restores the attempt's branch
 		defer func() {
 			if err != nil {
 				back()
@@ -143,7 +143,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 		}
 
 		k.atPoint("made the commit")
-		if now == b.target { // it changes nothing
+		if now == b.target { // there is nothing to change
 			back()
 			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
@@ -153,7 +153,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 			return nil, err
 		}
 
-		before := b.Since // recorded first: a later call finds nothing to do, and could not tell that it was merged
+		before := b.Since // first: a later call finds nothing to do, and would not know about the merge
 		if b.Since = (&mergeBase{From: b.from, Common: b.head}); l.Way != WayMerge {
 			b.Since.Common = now
 			if b.common != b.target { // others have changed the target
@@ -174,8 +174,8 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 	})
 }
 
-// targetCheckout returns the worktree that has the target checked out, or nil. One that cannot be moved
-// is an error.
+// targetCheckout returns the worktree that has the target checked out, or nil. It is an error if that
+// worktree cannot be moved.
 func targetCheckout(ctx context.Context, l Landing, b *view) (*checkout, error) {
 	all, err := b.checkoutsOf(ctx, l.Target)
 	if err != nil || len(all) == 0 {
@@ -199,7 +199,8 @@ func targetCheckout(ctx context.Context, l Landing, b *view) (*checkout, error) 
 	return &at, nil
 }
 
-// touched returns those of the changed files of a checkout that the attempt changes, too: git merges beside others.
+// touched returns those changed files of a checkout that the attempt also changes; git merges beside edits of
+// others.
 func (v *view) touched(ctx context.Context, files []string) ([]string, error) {
 	from := v.from
 	if from == "" {
@@ -213,7 +214,7 @@ func (v *view) touched(ctx context.Context, files []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	loose, err := v.changedFiles(ctx, "all") // which may be committed first
+	loose, err := v.changedFiles(ctx, "all") // they may be committed first
 	own := git.Fields(out)
 	for _, names := range loose {
 		own = append(own, names...)
@@ -225,7 +226,7 @@ func (v *view) touched(ctx context.Context, files []string) ([]string, error) {
 	}), err
 }
 
-// advance moves the target to a commit that has the present one as an ancestor.
+// advance moves the target to a descendant of its present commit.
 func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) error {
 	ref := "refs/heads/" + l.Target
 	c := inRepo(b.Common, "update-ref", "-m", "deepwork", ref, now, b.target)
@@ -270,8 +271,8 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 	return err
 }
 
-// commitMerge makes the commit of a merge or squash. It returns the target's for a squash that changes
-// nothing.
+// commitMerge makes the commit of a merge or squash. For a squash that changes nothing it returns the
+// target's commit.
 func (k *Keeper) commitMerge(ctx context.Context, l Landing, b *view) (string, error) {
 	r, err := git.Once(ctx, b.asUser("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z",
 		b.target, b.head))
@@ -280,7 +281,7 @@ func (k *Keeper) commitMerge(ctx context.Context, l Landing, b *view) (string, e
 	}
 	fields := git.Fields(string(r.Stdout))
 	if err != nil && len(fields) > 0 {
-		return "", &ConflictError{Files: fields[1:]} // none if it is of no file: see conflictMessages
+		return "", &ConflictError{Files: fields[1:]} // empty if the conflict is in no file: see conflictMessages
 	} else if err != nil || len(fields) != 1 {
 		return "", fmt.Errorf("git merge-tree: unexpected output of %d bytes: %w", len(r.Stdout), err)
 	}
@@ -291,7 +292,7 @@ func (k *Keeper) commitMerge(ctx context.Context, l Landing, b *view) (string, e
 	} else if tree, err := treeOf(ctx, b.Common, b.target); err != nil || tree == fields[0] {
 		return b.target, err
 	}
-	if b.signs { // which commit-tree does not look at
+	if b.signs { // commit-tree ignores the setting
 		c.Args = append(c.Args, "-S")
 	}
 	c.Stdin, c.Config = []byte(l.message(b.Branch, l.Target)), []string{"core.fsync=all"}
@@ -306,7 +307,7 @@ func (l Landing) message(from, into string) string {
 	return fmt.Sprintf("Merge branch '%s' into %s\n", from, into)
 }
 
-// byHand describes why a target cannot be moved where it is checked out.
+// byHand says why a target cannot be moved where it is checked out.
 func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 	at := "git -C " + session.InShell(path)
 	command := at + " merge " + ort + " --no-ff refs/heads/" + b.Branch // a tag may have the same name
@@ -320,8 +321,8 @@ func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Command: command}
 }
 
-// Rebase repeats the commits of an attempt's worktree on its target branch as it is now; of l it uses
-// Path, Target and InUse. The old commits stay under refs/deepwork/before. It returns as Merge does;
+// Rebase repeats the commits of an attempt's worktree on top of its current target branch. It uses only Path,
+// Target and InUse of l. The old commits stay under refs/deepwork/before. It returns the errors of Merge;
 // after a *ConflictError nothing is changed, and Update can be called instead.
 func (k *Keeper) Rebase(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "rebasing onto "+l.Target, func(b *view) (*Landed, error) {
@@ -334,8 +335,8 @@ func (k *Keeper) Rebase(ctx context.Context, l Landing) (*Landed, error) {
 	})
 }
 
-// moveTo has do move the attempt's branch, and its worktree, to other commits, and keeps the old ones
-// under a ref of their own. back takes that back; after an error it was done.
+// moveTo calls do, which moves the attempt's branch, and its worktree, to other commits, and keeps the old
+// ones under a ref of their own. back undoes that; after an error it is undone already.
 func (k *Keeper) moveTo(ctx context.Context, b *view, do func(context.Context) error) (back func(), err error) {
 	ref := "refs/deepwork/before/" + b.journal.attemptID() + "-" + b.head[:12]
 	known, err := refTip(ctx, inRepo(b.Common), ref)
@@ -346,7 +347,7 @@ func (k *Keeper) moveTo(ctx context.Context, b *view, do func(context.Context) e
 		return func() {}, err
 	}
 
-	// What git has begun it also ends when the caller's context ends.
+	// What git has begun must be completed even if the caller's context ends.
 	ctx = context.WithoutCancel(ctx)
 	back = func() {
 		now, err := commitOf(ctx, b.call(), "HEAD")
@@ -379,7 +380,7 @@ func (b *view) reset(ctx context.Context, to string) error {
 	return b.dirty(said, err)
 }
 
-// dirty returns a *DirtyError if git has refused to overwrite files of the worktree.
+// dirty returns a *DirtyError if git refused to overwrite files of the worktree.
 func (b *view) dirty(said string, err error) error {
 	if files := inTheWay(said); err != nil && len(files) > 0 {
 		return &DirtyError{Path: b.Path, Files: files}
@@ -387,13 +388,13 @@ func (b *view) dirty(said string, err error) error {
 	return err
 }
 
-// replay repeats those commits of the attempt on the target that it lacks, without merges and commits
-// that change nothing there, and returns the last one. After an error all is as before.
+// replay repeats on the target those commits of the attempt that it lacks, except merges and commits that
+// change nothing there, and returns the last one. After an error everything is as before.
 func (b *view) replay(ctx context.Context) (now string, err error) {
 	upstream := b.target
 	if own, err := isAncestor(ctx, b.Common, b.from, b.target); err != nil {
 		return "", err
-	} else if !own { // of another target, it may have commits that are not the attempt's
+	} else if !own { // with another target it may have commits that are not the attempt's
 		upstream = b.from
 	}
 	c := b.asUser("rebase", "--merge", "--quiet", "--no-autostash", "--no-stat", "--no-verify", "--no-fork-point",
@@ -421,9 +422,9 @@ func (b *view) replay(ctx context.Context) (now string, err error) {
 	return "", err
 }
 
-// Update merges the target branch into an attempt's worktree; of l it uses Path, Target, Message and
-// InUse. Conflicts are left in the worktree, with the merge in progress: git commit ends it there, or
-// Abort undoes it. It returns as Merge does.
+// Update merges the target branch into an attempt's worktree. It uses only Path, Target, Message and InUse of
+// l. Conflicts are left in the worktree with the merge in progress: git commit completes it there, or Abort
+// undoes it. It returns the errors of Merge.
 func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging from "+l.Target, func(b *view) (*Landed, error) {
 		ctx := context.WithoutCancel(ctx)
@@ -444,7 +445,7 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 			}
 
 			err = b.dirty(said, err)
-			if b.operation() == "merge" { // such as when it cannot be signed
+			if b.operation() == "merge" { // for example because it cannot be signed
 				_, abort := git.Output(ctx, b.call("merge", "--abort"))
 				err = errors.Join(err, abort)
 			}
@@ -456,8 +457,8 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	})
 }
 
-// conflictMessages returns what git says of conflicts that are of no file: the files of a folder were moved
-// to several others, say, and it does not know where a new one belongs.
+// conflictMessages returns git's words about conflicts that are in no file. For example, if the files of a
+// folder were moved to several others, git does not know where a new file belongs.
 func conflictMessages(out string) (all []string) {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "CONFLICT") {

@@ -14,16 +14,16 @@ import (
 	"deepwork/session/git"
 )
 
-// A Nested is a repository in a worktree: a submodule, or one that an agent has made, cloned or added as
-// a worktree. It goes with the worktree, and is not saved.
+// A Nested is a repository in a worktree: a submodule, or one that an agent has made, cloned or added as a
+// worktree. It is removed with the worktree, without being saved.
 type Nested struct {
 	Path    string // absolute
 	Why     string // it must not go; "" means that a submodule has no work of its own
 	Publish string // a command that publishes that work; "" if the work cannot be published
 	Discard string // a command that discards it
 
-	name   string // in the worktree, with slashes, if git does not add its files
-	gitDir string // of a submodule that is checked out
+	name   string // its path in the worktree, with slashes, if git does not add its files
+	gitDir string // the git folder of a checked-out submodule
 }
 
 // A NestedError says that repositories in worktrees have work that would be lost with them.
@@ -42,7 +42,7 @@ func (e *NestedError) Error() string {
 	return strings.Join(all, ". ")
 }
 
-// modeRepo is the mode of a tree's entry that is a commit of another repository: a submodule.
+// modeRepo is the mode of a tree entry that is another repository's commit: a submodule.
 const modeRepo = "160000"
 
 // nested lists the repositories in a source.
@@ -77,7 +77,7 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 	}
 
 	seen := map[string]bool{".": true}
-	look := func(dir string) { // for repositories whose files git adds to the one around them
+	look := func(dir string) { // finds repositories whose files git adds to the one around them
 		for ; !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
 			if _, err := root.Lstat(filepath.FromSlash(dir + "/.git")); err == nil {
@@ -128,8 +128,8 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 	return found, err
 }
 
-// listed returns what git has staged in the worktree, and what it does not track there. An untracked repository is
-// one entry, with a slash at its end.
+// listed returns what git has staged in the worktree, and what it does not track there. An untracked
+// repository is one entry that ends with a slash.
 func (s *source) listed(ctx context.Context) (staged, others string, err error) {
 	own := *s
 	own.index = ""
@@ -148,8 +148,8 @@ func (s *source) listed(ctx context.Context) (staged, others string, err error) 
 	return staged, others, err
 }
 
-// hidden adds the repositories of submodules whose files are gone, but not their work: git keeps them below
-// this folder, which goes with the worktree. known is as in unpublished.
+// hidden adds the repositories of submodules whose files, but not whose work, are gone: git keeps them below
+// dir, which is removed with the worktree. known is as in unpublished.
 func (s *source) hidden(ctx context.Context, dir string, known []string, found *[]Nested) error {
 	list, err := os.ReadDir(dir)
 	if missing(err) {
@@ -157,10 +157,10 @@ func (s *source) hidden(ctx context.Context, dir string, known []string, found *
 	}
 	for _, f := range list {
 		at := filepath.Join(dir, f.Name())
-		inside, refers := at, known // of a folder that is a part of a name
+		inside, refers := at, known // a folder that is part of a name
 		if isThere(filepath.Join(at, "HEAD")) {
 			n := Nested{Path: at, Discard: "rm -rf " + session.InShell(at)}
-			// the work tree of its config is gone
+			// the work tree in its config is gone
 			in := git.Command{Dir: at, GitDir: at, WorkTree: at, Filters: true, Limit: listLimit}
 			if !slices.ContainsFunc(*found, func(n Nested) bool { return n.gitDir == at }) {
 				failed := s.unpublished(ctx, &n, in, "git --work-tree=. --git-dir="+session.InShell(at), known)
@@ -174,7 +174,7 @@ func (s *source) hidden(ctx context.Context, dir string, known []string, found *
 				*found = append(*found, n)
 			}
 			if inside = filepath.Join(at, "modules"); isDir(inside) {
-				refers, _ = links(ctx, in, "HEAD") // none without a commit
+				refers, _ = links(ctx, in, "HEAD") // nothing without a commit
 			}
 		}
 		if f.IsDir() {
@@ -185,9 +185,9 @@ func (s *source) hidden(ctx context.Context, dir string, known []string, found *
 	return err
 }
 
-// unpublished sets why the repository of a submodule must not go if it has commits that are nowhere else. in
-// and here run git there. The commits of known, or else those that the attempt began with, are elsewhere,
-// though a shallow clone has no branch with them, and so is what has a tag from before the attempt.
+// unpublished sets why the repository of a submodule must not go, if it has commits that exist nowhere else.
+// in and here run git there. The commits in known, or otherwise those from which the attempt began, exist
+// elsewhere, though a shallow clone has no branch with them; so does what has a tag from before the attempt.
 func (s *source) unpublished(ctx context.Context, n *Nested, in git.Command, here string, known []string) (err error) {
 	run := func(args ...string) (out string) {
 		if in.Args = args; err == nil {
@@ -225,7 +225,7 @@ func (s *source) unpublished(ctx context.Context, n *Nested, in git.Command, her
 	return err
 }
 
-// links returns the commits of submodules that a commit refers to.
+// links returns the commits of submodules to which a commit refers.
 func links(ctx context.Context, c git.Command, commit string) (ids []string, err error) {
 	c.Args = []string{"ls-tree", "-r", "-z", "--full-tree", commit}
 	tree, err := git.Output(ctx, c)
@@ -237,8 +237,8 @@ func links(ctx context.Context, c git.Command, commit string) (ids []string, err
 	return ids, err
 }
 
-// submodule returns why a submodule at a path in the source, or one inside of it, must not go, with the
-// commands that help; Why is "" if all of it is also elsewhere, as known is.
+// submodule returns why a submodule at a path in the source, or one inside it, must not go, with the commands
+// that help. Why is "" if everything in it also exists elsewhere, as known does.
 func (s *source) submodule(ctx context.Context, name string, known []string) (n Nested, err error) {
 	n = Nested{Path: filepath.Join(s.root, filepath.FromSlash(name)), name: name}
 	here := "git -C " + session.InShell(n.Path)

@@ -17,14 +17,13 @@ var ErrRejected = errors.New("the remote refuses the branch")
 // remoteName matches the names of remotes, not URLs or paths.
 var remoteName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
-// Push pushes the commits of an attempt's branch to a remote of its repository, to a branch of the
-// same name, with the user's credentials. Commits that its agent made elsewhere are moved to that branch first:
-// see adopt. The objects of Git LFS are pushed first if the user's config
-// has LFS; no hook of the repository runs. With force it replaces the branch, which is refused if
-// another than this repository has pushed to it since, whether or not git has fetched that. It changes
-// nothing in the worktree, whose changes that are not committed stay behind; a call that was interrupted may
-// be repeated. It returns the commit and what was adopted. Errors: ErrRejected, ErrNoWorktree, ErrUnfinished,
-// ErrOtherBranch, ErrUnpublished, or git's, for example that it cannot connect.
+// Push pushes the commits of an attempt's branch to a remote of its repository, to a branch of the same name,
+// with the user's credentials. Commits that its agent made elsewhere are moved to that branch first: see
+// adopt. If the user's config has Git LFS, its objects are pushed first; no hook of the repository runs. With
+// force, Push replaces the remote branch, but refuses if another repository has pushed to it since, whether
+// or not git has fetched that. It does not change the worktree, and does not push uncommitted changes. An
+// interrupted call may be repeated. It returns the commit and what was adopted. Errors: ErrRejected,
+// ErrNoWorktree, ErrUnfinished, ErrOtherBranch, ErrUnpublished, or git's, for example that it cannot connect.
 func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *Landed, err error) {
 	defer wrap(&err, "pushing the branch of %s to %q", path, remote)
 	if !remoteName.MatchString(remote) {
@@ -50,7 +49,7 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 
 		c := b.call("config", "--get", "remote."+remote+".url")
 		if top, err := git.TopLevel(ctx, b.Repo); err == nil && top != "" {
-			c = git.Command{Dir: top, Args: c.Args} // a relative URL is that of the user's checkout
+			c = git.Command{Dir: top, Args: c.Args} // a relative URL is relative to the user's checkout
 		}
 
 		if _, err := git.Output(ctx, c); git.ExitCode(err) == 1 {
@@ -74,14 +73,14 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 			return err
 		}
 
-		// not the program of the config
+		// not the program in the config
 		c.Args = []string{"push", "--porcelain", "--no-verify", "--receive-pack=git-receive-pack"}
 		if force {
 			c.Args = append(c.Args, "--force-with-lease="+ref+":"+before)
 		}
 		c.Args = append(c.Args, remote, commit+":"+ref)
 		out, said, err := git.Run(ctx, c)
-		// it may have been deleted there, as after a merge
+		// it may have been deleted there, for example after a merge
 		if force && before != "" && strings.Contains(out, "(stale info)") {
 			c.Args[len(c.Args)-3] = "--force-with-lease=" + ref + ":"
 			out, said, err = git.Run(ctx, c)
@@ -96,8 +95,7 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 				return fmt.Errorf("%w: %s\n%s", ErrRejected, strings.TrimSpace(why), strings.TrimSpace(said))
 			}
 		}
-		// git does so only for the branches that the repository fetches, and the next push with force needs
-		// it
+		// git does so only for branches that the repository fetches, and the next push with force needs it
 		if err == nil {
 			_, err = git.Output(ctx, inRepo(b.Common, "update-ref", seen, commit))
 		}
@@ -106,11 +104,11 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 	return r, err
 }
 
-// replaces returns ErrRejected if what git has seen of a branch on a remote has commits that were never in
-// the worktree: others have pushed them, and git has fetched them since, as editors have it do.
+// replaces returns ErrRejected if git has seen commits in the remote branch that were never in the worktree:
+// others have pushed them, and git has fetched them since, as editors make it do.
 func (v *view) replaces(ctx context.Context, seen, before, commit string) error {
 	had, err := git.Output(ctx, v.call("rev-list", "--walk-reflogs", "HEAD", "--"))
-	if err != nil || had == "" { // without a log that is not known
+	if err != nil || had == "" { // without a log that is unknown
 		return err
 	}
 
@@ -127,8 +125,8 @@ func (v *view) replaces(ctx context.Context, seen, before, commit string) error 
 	return err
 }
 
-// ready puts the commits of a worktree on the attempt's branch and refuses to push without those of its
-// submodules. adopted is what was checked out instead of the branch, or "".
+// ready puts the commits of a worktree on the attempt's branch, and refuses to push if its submodules have
+// unpublished commits. adopted is what was checked out instead of the branch, or "".
 func (k *Keeper) ready(ctx context.Context, b *view) (adopted string, err error) {
 	free, err := k.lockRepo(ctx, b.Common)
 	if err != nil {
@@ -159,8 +157,8 @@ func (k *Keeper) ready(ctx context.Context, b *view) (adopted string, err error)
 	return adopted, b.published(ctx)
 }
 
-// pushLFS pushes the objects of Git LFS that a commit needs, as its pre-push hook does, if the user has
-// LFS set up.
+// pushLFS pushes the Git LFS objects that a commit needs, like LFS's pre-push hook, if the user has set up
+// LFS.
 func pushLFS(ctx context.Context, c git.Command, remote, ref, commit string) error {
 	c.Args = []string{"config", "--show-scope", "--get-regexp", `^filter\.lfs\.(clean|process)$`}
 	out, err := git.Output(ctx, c)
@@ -174,7 +172,7 @@ func pushLFS(ctx context.Context, c git.Command, remote, ref, commit string) err
 	none := strings.Repeat("0", len(commit))
 	c.Args, c.Stdin = []string{"lfs", "pre-push", remote}, fmt.Appendf(nil, "%s %s %s %s\n", ref, commit, ref, none)
 	_, err = git.Output(ctx, c)
-	// the config may be from another machine, and the repository without LFS
+	// the config may come from another machine, and the repository may not use LFS
 	if git.Said(err, "'lfs' is not a git command") {
 		c.Args = []string{"grep", "--quiet", "-e", "filter=lfs", commit, "--", ":(top,glob)**/.gitattributes"}
 		c.Stdin = nil

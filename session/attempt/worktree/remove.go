@@ -16,17 +16,16 @@ import (
 	"deepwork/session/git"
 )
 
-// Remove removes the worktrees of an attempt. Uncommitted work is first saved under the rescue ref
-// of its repository, of all worktrees before anything is removed; if that fails, the error is
-// ErrNotKept and nothing is removed. It fails, with a *NestedError, for repositories in them that
-// have work which is nowhere else; with force they are discarded. Ignored files are not saved.
-// Branches with commits that are in no other one stay; others are deleted. inUse is called just before the
-// worktrees are removed: if it returns true, or one is locked by git worktree lock, the error is ErrInUse. A
-// nil inUse means never.
+// Remove removes the worktrees of an attempt. First it saves the uncommitted work of all worktrees under the
+// rescue refs of their repositories; if that fails, the error is ErrNotKept and nothing is removed. It fails
+// with a *NestedError for repositories inside whose work exists nowhere else; with force they are discarded.
+// Ignored files are not saved. Branches with commits that no other branch has stay; others are deleted. inUse
+// is called just before the worktrees are removed: if it returns true, or if a worktree is locked by git
+// worktree lock, the error is ErrInUse. A nil inUse means never in use.
 //
-// The Rescues are of the worktrees, and of the attempt's folder if it had other files, that had
-// work; discarded are the repositories that force has discarded. It blocks, and may be called again
-// after an error or a crash.
+// The Rescues are those of the worktrees that had work, and of the attempt's folder if it had other files;
+// discarded are the repositories that force has discarded. It blocks, and may be called again after an error
+// or a crash.
 func (k *Keeper) Remove(
 	ctx context.Context, attempt string, force bool, inUse func() bool,
 ) (out []Rescue, discarded []Nested, err error) {
@@ -43,7 +42,7 @@ func (k *Keeper) Remove(
 	if j == nil {
 		folder := k.folder(attempt)
 		if k.private() {
-			os.Remove(folder) // if it is empty
+			os.Remove(folder) // fails unless it is empty
 		}
 		list, _ := os.ReadDir(folder) // usually there is none
 		if slices.ContainsFunc(list, func(f fs.DirEntry) bool {
@@ -88,10 +87,9 @@ func (k *Keeper) remove(
 	return out, discarded, k.drop(ctx, j)
 }
 
-// drop removes the worktrees of an attempt, whose work is rescued or which nobody has worked in: its
-// folder, their entries in the repositories, the branches that have no commits, and the journal. It
-// first renames the folder, in one step, so that a crash never leaves half of a worktree, which
-// would look like one with deleted files.
+// drop removes the worktrees of an attempt whose work is rescued, or in which nobody has worked: its folder,
+// their entries in the repositories, branches without commits, and the journal. First it renames the folder
+// in one step, so that a crash never leaves half of a worktree, which would look like one with deleted files.
 func (k *Keeper) drop(ctx context.Context, j *journal) error {
 	folder, gone := k.folder(j.Attempt), k.removalPath(j.Attempt)
 	if err := k.Safe(folder, gone); err != nil {
@@ -149,15 +147,15 @@ func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {
 	return e.dropBranch(ctx, base)
 }
 
-// busyFor bounds the wait for an attempt's lock: processes that a killed server had started may
-// hold it a moment longer.
+// busyFor limits the wait for an attempt's lock: processes that a killed server had started may hold it a
+// moment longer.
 const busyFor = 500 * time.Millisecond
 
-// Recover finishes or undoes work that crashes interrupted: for attempts that keep reports as known
-// it finishes removals and leaves creations to Create; for others it undoes everything, saving
-// uncommitted work under rescue refs. It skips attempts that a Create or Remove of another process
-// is working on. It returns its actions, for the log, and the joined errors; one attempt's error
-// does not affect the others. It blocks until all is done.
+// Recover finishes or undoes work that crashes interrupted. For attempts that known reports it finishes
+// removals and leaves creations to Create; for others it undoes everything, saving uncommitted work under
+// rescue refs. It skips attempts on which a Create or Remove of another process is working. It returns its
+// actions, for the log, and the joined errors; an error of one attempt does not affect the others. It blocks
+// until everything is done.
 func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) ([]string, error) {
 	if err := k.Safe(); err != nil {
 		return nil, err
@@ -182,8 +180,8 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 	return did, errors.Join(faults...)
 }
 
-// Claim records this keeper's board in the journals of another board's attempts that ours reports as its own: a copy
-// has brought them.
+// Claim records this keeper's board in the journals of another board's attempts that ours reports as its own:
+// a copy has brought them.
 func (k *Keeper) Claim(ctx context.Context, ours func(attempt string) bool) error {
 	all, err := k.attempts()
 	for _, attempt := range all {
@@ -238,9 +236,8 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 	return did, nil
 }
 
-// Relocate rewrites the journals after repositories, or the folder of worktrees, were moved. to returns
-// the current path of what was at a path. It blocks for the disk, and may be called again after an
-// error.
+// Relocate rewrites the journals after repositories, or the folder of worktrees, were moved. to returns the
+// current path for an old one. It blocks for the disk, and may be called again after an error.
 func (k *Keeper) Relocate(ctx context.Context, to func(path string) string) error {
 	all, err := k.attempts()
 	if err != nil {

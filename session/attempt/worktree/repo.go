@@ -14,25 +14,25 @@ import (
 	"deepwork/session/git"
 )
 
-// listLimit bounds a listing of files, in bytes.
+// listLimit limits a listing of files, in bytes.
 const listLimit = 256 << 20
 
-// A repository is identified by its git directory, which all its worktrees share, absolute and
-// without symlinks; it is called common, as in git.
+// A repository is identified by the git directory that all its worktrees share, as an absolute path without
+// symlinks. It is called common, as in git.
 
 // inRepo returns a git command for a repository itself, not for one of its worktrees.
 func inRepo(common string, args ...string) git.Command {
 	return git.Command{Dir: common, GitDir: common, Args: args, Limit: listLimit}
 }
 
-// call returns a git command for a worktree. Its .git file, which an agent or the project may write,
-// is not trusted. Worktrees are made in folders that the user has approved, so the filters of the
-// user's config run.
+// call returns a git command for a worktree. It does not trust the .git file, which an agent or the project
+// may write. Worktrees are made in folders that the user has approved, so the filters of the user's config
+// run.
 func call(path, admin string, args ...string) git.Command {
 	return git.Command{Dir: path, GitDir: admin, WorkTree: path, Args: args, Limit: listLimit, Filters: true}
 }
 
-// findRepo finds the repository that a path is in. A folder inside a repository is enough.
+// findRepo finds the repository that contains a path, which may be a folder inside it.
 func findRepo(ctx context.Context, path string) (common string, err error) {
 	if info, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("%w: %s: %w", ErrNotRepo, path, err)
@@ -40,7 +40,8 @@ func findRepo(ctx context.Context, path string) (common string, err error) {
 		return "", fmt.Errorf("%w: %s is a file", ErrNotRepo, path)
 	}
 
-	// The path of a bare repository must be its own, not that of a folder inside it. A work tree may have such names.
+	// The path of a bare repository must be the repository itself, not a folder inside it. A work tree may
+	// have folders with such names.
 	itself := ""
 	if !isThere(filepath.Join(path, ".git")) &&
 		!slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, func(name string) bool {
@@ -63,7 +64,7 @@ func findRepo(ctx context.Context, path string) (common string, err error) {
 	return common, nil
 }
 
-// commonDir returns the directory that a git directory shares with all worktrees, resolved.
+// commonDir returns the directory that a git directory shares with all worktrees, without symlinks.
 func commonDir(gitDir string) (string, error) {
 	data, _, err := durable.Read(filepath.Join(gitDir, "commondir"), maxGitFile)
 	switch {
@@ -86,14 +87,14 @@ func branchTip(ctx context.Context, common, branch string) (string, error) {
 
 // refTip returns the value of the ref with exactly this name, or "".
 func refTip(ctx context.Context, c git.Command, ref string) (string, error) {
-	// Not rev-parse: it would take main~3 for a branch.
+	// rev-parse would take main~3 for a branch.
 	c.Args = []string{"show-ref", "--verify", "--hash", "--", ref}
 	id, err := git.Line(ctx, c)
 	if !git.Said(err, "not a valid ref") {
 		return id, err
 	}
 
-	// show-ref says so, too, of one that it cannot read.
+	// show-ref also says so about a ref that it cannot read.
 	c.Args = []string{"for-each-ref", "--format=%(objectname) %(refname)", ref}
 	found, warnings, err := git.Run(ctx, c)
 	for line := range strings.Lines(found + warnings) {
@@ -108,7 +109,7 @@ func refTip(ctx context.Context, c git.Command, ref string) (string, error) {
 	return "", err
 }
 
-// commitOf returns the commit that a name refers to, or "" if git finds none.
+// commitOf returns the commit to which a name refers, or "" if git finds none.
 func commitOf(ctx context.Context, c git.Command, name string) (string, error) {
 	c.Args = []string{"rev-parse", "--verify", "--quiet", name + "^{commit}"}
 	id, err := git.Line(ctx, c)
@@ -143,9 +144,8 @@ func Folder(ctx context.Context, repo string) string {
 	return rel
 }
 
-// CheckRepo returns ErrNotRepo or ErrNoBranch if a worktree cannot be created from it: repo must be
-// a repository, bare or not, or a folder in one, and branch a local branch with commits. It runs
-// git and waits for it.
+// CheckRepo returns ErrNotRepo or ErrNoBranch if a worktree cannot be created: repo must be a repository,
+// bare or not, or a folder in one, and branch a local branch with commits. It runs git and waits for it.
 func CheckRepo(ctx context.Context, repo, branch string) error {
 	_, _, err := findBase(ctx, repo, branch)
 	return err
@@ -163,8 +163,8 @@ func findBase(ctx context.Context, repo, branch string) (common, base string, er
 	return common, base, err
 }
 
-// ownGitDir returns an error if the .git of the repository around path is a symbolic link: branches
-// and worktrees would be written where it leads, which may be another repository.
+// ownGitDir returns an error if the .git of the repository around path is a symbolic link: branches and
+// worktrees would be written where it leads, which may be another repository.
 func ownGitDir(path string) error {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		at := filepath.Join(dir, ".git")
@@ -179,19 +179,18 @@ func ownGitDir(path string) error {
 	}
 }
 
-// Branches lists the local branches of a repository that have commits, the one that is checked out
-// at repo first, the others by name. It runs git and waits for it.
+// Branches lists the local branches of a repository that have commits: first the one that is checked out at
+// repo, then the others by name. It runs git and waits for it.
 func Branches(ctx context.Context, repo string) ([]string, error) {
 	out, err := git.Output(ctx, git.Command{Dir: repo, Limit: listLimit,
 		Args: []string{"for-each-ref", "--sort=refname", "--sort=-HEAD", "--format=%(refname:lstrip=2)", "refs/heads"}})
 	if err != nil {
 		return nil, fmt.Errorf("listing the branches of %s: %w", repo, err)
 	}
-	return strings.Fields(out), nil // a ref has no blanks
+	return strings.Fields(out), nil // refs have no white space
 }
 
-// CurrentBranch returns the branch that is checked out at a repository, "" if none is. It runs git
-// and waits for it.
+// CurrentBranch returns the branch that is checked out at a repository, or "". It runs git and waits for it.
 func CurrentBranch(ctx context.Context, repo string) (string, error) {
 	branch, err := git.Line(ctx, git.Command{Dir: repo, Args: []string{"symbolic-ref", "--quiet", "HEAD"}})
 	if git.ExitCode(err) == 1 {
@@ -200,10 +199,10 @@ func CurrentBranch(ctx context.Context, repo string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the current branch of %s: %w", repo, err)
 	}
-	return strings.TrimPrefix(branch, "refs/heads/"), nil // not --short, which is longer if a tag has the same name
+	return strings.TrimPrefix(branch, "refs/heads/"), nil // --short would be longer if a tag has the same name
 }
 
-// isAncestor reports whether a commit, which may be missing, is another one or an ancestor of it.
+// isAncestor reports whether a commit, which may be missing, is another one or its ancestor.
 func isAncestor(ctx context.Context, common, commit, of string) (bool, error) {
 	_, err := git.Output(ctx, inRepo(common, "merge-base", "--is-ancestor", commit, of))
 	if git.ExitCode(err) > 0 {
@@ -212,11 +211,11 @@ func isAncestor(ctx context.Context, common, commit, of string) (bool, error) {
 	return err == nil, err
 }
 
-// maxGitFile is the maximum size in bytes of one of git's files that hold a path.
+// maxGitFile is the maximum size in bytes of git's files that hold a path.
 const maxGitFile = 1 << 20
 
-// git has an administrative folder for each worktree below the repository's worktrees/: its HEAD,
-// its index, and in the file gitdir the worktree's path (gitrepository-layout(5)).
+// For each worktree git has an administrative folder below the repository's worktrees/. It has the worktree's
+// HEAD and index, and in the file gitdir its path (gitrepository-layout(5)).
 
 // admins lists the administrative folders of a repository's worktrees.
 func admins(common string) []string {
@@ -231,8 +230,8 @@ func admins(common string) []string {
 	return out
 }
 
-// adminOf returns the administrative folder of the worktree at a path, which may be missing, or ""
-// if the repository has no such worktree.
+// adminOf returns the administrative folder of the worktree at a path, which may be missing, or "" if the
+// repository has no such worktree.
 func adminOf(common, path string) string {
 	want := canonical(path)
 	for _, admin := range admins(common) {
@@ -243,8 +242,8 @@ func adminOf(common, path string) string {
 	return ""
 }
 
-// folder is adminOf for a worktree in the journal. It returns ErrNotOurs if git would take the
-// folder for one of another repository.
+// folder is adminOf for a worktree in the journal. It returns ErrNotOurs if git would assign the folder to
+// another repository.
 func (e *record) folder() (string, error) {
 	admin := adminOf(e.Common, e.Path)
 	if admin == "" {
@@ -291,15 +290,14 @@ func lockedBy(admin string) (reason string, locked bool) {
 	return strings.TrimSpace(string(data)), err == nil && admin != ""
 }
 
-// dropAdmin removes the repository's entry of a worktree whose folder is gone. The repository must
-// be locked.
+// dropAdmin removes the repository's entry of a worktree whose folder is gone. The repository must be locked.
 func dropAdmin(ctx context.Context, common, path string) error {
 	admin := adminOf(common, path)
 	if admin == "" {
 		return nil
 	}
 
-	// a program has made the folder again
+	// a program has recreated the folder
 	if reason, locked := lockedBy(admin); locked && reason == initializing || isThere(path) {
 		return removeHalfMade(common, admin)
 	}
@@ -311,11 +309,11 @@ func dropAdmin(ctx context.Context, common, path string) error {
 	return nil
 }
 
-// initializing is what a worktree is locked with while git adds it.
+// initializing is the reason with which git locks a worktree while adding it.
 const initializing = "initializing"
 
-// removeHalfMade removes what a worktree add that was killed has left of an entry. Its files may be empty, and
-// then git fails in the whole repository.
+// removeHalfMade removes what a killed worktree add has left of an entry. Its files may be empty, which makes
+// git fail in the whole repository.
 func removeHalfMade(common, admin string) error {
 	root, err := os.OpenRoot(common)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 // A Rescue is the work saved from a worktree before its removal: a commit whose first parent is the
-// worktree's HEAD and whose tree has the files. If other content was staged, the second parent
-// holds the index; commits that nothing else reaches are further parents.
+// worktree's HEAD and whose tree has the files. If other content was staged, the second parent holds the
+// index; commits that nothing else reaches are further parents.
 type Rescue struct {
 	Repo   string // the repository of its ref, as the caller of Rescues named it; else ""
 	Path   string // the worktree, or the attempt's folder for files next to the worktrees
@@ -25,8 +25,8 @@ type Rescue struct {
 	Commit string // hex
 }
 
-// rescueRefs is the prefix of rescue refs. A second one of an attempt in the same repository has a
-// number after it, since a ref cannot be a folder for others.
+// rescueRefs is the prefix of rescue refs. An attempt's second one in the same repository ends with a number,
+// since a ref cannot be a folder for others.
 const rescueRefs = "refs/deepwork/rescue/"
 
 // keptOf and keptBeside begin the messages of rescue commits, before and after the attempt's name. The refs
@@ -37,10 +37,10 @@ const (
 	keptBeside = " beside its worktrees"
 )
 
-// Rescues lists the work of an attempt, by its id on the board, that this or an earlier Remove saved in these
-// repositories: if a crash interrupts a Remove its reply is lost, but its refs are not. Each repository is
-// read once, whichever of its worktrees are named; one that is gone has none. It changes nothing, runs git
-// and waits for it. The result is in the order of repos and then by ref.
+// Rescues lists the work of an attempt, given its id on the board, that this or an earlier Remove saved in
+// these repositories. If a crash interrupts a Remove, its reply is lost, but not its refs. Each repository is
+// read once, whichever of its worktrees are named; a missing one has none. It changes nothing, runs git and
+// waits for it. The result is in the order of repos, then by ref.
 func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (out []Rescue, err error) {
 	defer wrap(&err, "listing what was kept of attempt %s", attempt)
 	seen := map[string]bool{}
@@ -82,15 +82,15 @@ type source struct {
 	root   string // may be missing
 	name   string // of the worktree; "" means the folder around them
 	head   string // the commit that is checked out; "" means none
-	base   string // the commit at which the attempt began, at madeAt; see journal
+	base   string // the commit from which the attempt began, at madeAt; see journal
 	madeAt int64
-	skip   []string // names in root that are not part of it
+	skip   []string // names in root that do not belong to it
 	tmp    string   // for temporary files
-	index  string   // a copy of the worktree's
+	index  string   // a copy of the worktree's index
 }
 
-// call returns a git command for the source with its copy of the index, or, if its folder is missing,
-// for what git has of it.
+// call returns a git command for the source with its copy of the index or, if its folder is missing, for
+// git's data about it.
 func (s *source) call(args ...string) git.Command {
 	c := call(s.root, s.admin, args...)
 	if c.Index = s.index; s.admin == "" {
@@ -102,9 +102,9 @@ func (s *source) call(args ...string) git.Command {
 	return c
 }
 
-// keepAll saves the work of all worktrees of an attempt, and of the files next to them: an agent that
-// has several works there. Repositories with work of their own are returned if force is set, else
-// they are an error.
+// keepAll saves the work of all worktrees of an attempt, and of the files next to them, where an agent of
+// several worktrees works. Repositories with work of their own are returned if force is set; otherwise they
+// are an error.
 func (k *Keeper) keepAll(ctx context.Context, j *journal, force bool) (out []Rescue, discarded []Nested, err error) {
 	defer func() {
 		if err != nil {
@@ -144,7 +144,7 @@ func (k *Keeper) keepAll(ctx context.Context, j *journal, force bool) (out []Res
 	return out, discarded, nil
 }
 
-// leaveOut leaves the repositories in a source out of it, and returns those that must not go.
+// leaveOut excludes the repositories inside a source, and returns those that must not go.
 func (s *source) leaveOut(ctx context.Context) (must []Nested, err error) {
 	found, err := s.nested(ctx)
 	if err != nil {
@@ -161,8 +161,7 @@ func (s *source) leaveOut(ctx context.Context) (must []Nested, err error) {
 	return must, nil
 }
 
-// sources returns the worktrees of an attempt, in their order, and the folder around them if it has
-// other files.
+// sources returns the worktrees of an attempt, in order, and the folder around them if it has other files.
 func (k *Keeper) sources(ctx context.Context, j *journal, tmp string) (out []*source, err error) {
 	folder := k.folder(j.Attempt)
 	around := &source{root: folder, tmp: tmp, index: filepath.Join(tmp, "index")}
@@ -221,8 +220,8 @@ func (e *record) source(ctx context.Context, tmp string) (s *source, err error) 
 	return s, err
 }
 
-// keep saves the work of a source, if any, under the first free ref of the attempt. It changes nothing in
-// the source.
+// keep saves the work of a source, if any, under the first free ref of the attempt. It does not change the
+// source.
 func (k *Keeper) keep(ctx context.Context, s *source, attempt string) (r *Rescue, err error) {
 	defer wrap(&err, "%s", s.root)
 	lost, err := s.inDanger(ctx, attempt)
@@ -269,19 +268,19 @@ func (k *Keeper) keep(ctx context.Context, s *source, attempt string) (r *Rescue
 var emptyTrees = []string{"4b825dc642cb6eb9a060e54bf8d69288fbee4904",
 	"6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"}
 
-// trees returns the tree of what is staged, or "" if there are conflicts, and that of the files.
+// trees returns the tree of what is staged, or "" if there are conflicts, and the tree of the files.
 func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, tree string, err error) {
 	if err := copyIndex(ctx, s.call(), s.admin, s.head); err != nil {
 		return "", "", err
 	}
 
 	write := s.call("write-tree")
-	write.Filters = false // it would run them for files that have just changed
+	write.Filters = false // git would run them for files that have just changed
 	if staged, err = git.Line(ctx, write); err != nil && git.ExitCode(err) < 0 {
 		return "", "", err
 	}
 	if !isDir(s.root) {
-		return staged, cmp.Or(before, staged), nil // it was removed by hand: no files are left to save
+		return staged, cmp.Or(before, staged), nil // it was removed by hand: there are no files to save
 	}
 
 	if err := s.unhide(ctx); err != nil {
@@ -310,7 +309,7 @@ func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, t
 	return staged, tree, err
 }
 
-// unhide removes the flags from the copy of the index with which git ignores changed files.
+// unhide removes, from the copy of the index, the flags that make git ignore changed files.
 func (s *source) unhide(ctx context.Context) error {
 	out, err := git.Output(ctx, s.call("ls-files", "-v", "-z"))
 	if err != nil {
@@ -345,7 +344,7 @@ func unopened(warnings string) error {
 	return nil
 }
 
-// stagedCommit returns a commit of what is staged, the same each time.
+// stagedCommit returns a commit of what is staged, always with the same id.
 func (s *source) stagedCommit(ctx context.Context, tree string) (string, error) {
 	c := s.call("commit-tree", tree, "-m", "What was staged")
 	if s.head != "" {
@@ -355,16 +354,16 @@ func (s *source) stagedCommit(ctx context.Context, tree string) (string, error) 
 	return git.Line(ctx, c)
 }
 
-// inDanger lists the commits that no ref reaches once the worktree is gone, apart from the rescue
-// refs of this attempt: its detached HEAD, detached commits that it has left, those of a merge,
-// cherry-pick or autostash in progress, and its private refs.
+// inDanger lists the commits that no ref except the attempt's rescue refs reaches once the worktree is gone:
+// its detached HEAD, detached commits that it has left, those of a merge, cherry-pick or autostash in
+// progress, and its private refs.
 func (s *source) inDanger(ctx context.Context, attempt string) ([]string, error) {
 	if s.admin == "" {
 		return nil, nil
 	}
 
 	ids := []string{s.head}
-	log, _ := os.ReadFile(filepath.Join(s.admin, "logs", "HEAD")) // there may be none
+	log, _ := os.ReadFile(filepath.Join(s.admin, "logs", "HEAD")) // there may be no log
 	for _, left := range leftBehind.FindAllSubmatch(log, -1) {
 		ids = append(ids, string(left[1]))
 	}
@@ -398,12 +397,11 @@ func (s *source) inDanger(ctx context.Context, attempt string) ([]string, error)
 	return slices.DeleteFunc(ids, func(id string) bool { return !strings.Contains(lost, id) }), nil
 }
 
-// leftBehind returns the commits in the reflog of a worktree's HEAD that a checkout has left on no
-// branch: those for which git warns that they are left behind.
+// leftBehind matches the commits in the reflog of a worktree's HEAD that a checkout has left on no branch:
+// those about which git warns.
 var leftBehind = regexp.MustCompile(`(?m)^([0-9a-f]{40,64}) .*\tcheckout: moving from [0-9a-f]{40,64} to `)
 
-// pin makes a ref point to a new commit, the first free one. Work that is already saved is not saved
-// twice.
+// pin makes a ref, the first free one, point to a new commit. Work that is already saved is not saved again.
 func (k *Keeper) pin(ctx context.Context, s *source, attempt, tree string, parents []string) (*Rescue, error) {
 	message := keptOf + filepath.Base(s.root) + keptBeside
 	if s.name != "" {
@@ -446,10 +444,10 @@ func (k *Keeper) pin(ctx context.Context, s *source, attempt, tree string, paren
 	}
 }
 
-// Abort undoes a merge in progress in an attempt's worktree: its files are as in its last commit
-// again; untracked ones stay. What was there, such as conflicts that were resolved already, is first
-// saved as by Remove, and the Rescue says where, or is nil. It blocks until all is done. Errors: ErrNoMerge,
-// ErrNotKept, ErrInUse, ErrNoWorktree.
+// Abort undoes a merge in progress in an attempt's worktree: its files become those of its last commit again;
+// untracked ones stay. What was there, such as resolved conflicts, is saved first, as by Remove; the Rescue
+// says where, or is nil. It blocks until everything is done. Errors: ErrNoMerge, ErrNotKept, ErrInUse,
+// ErrNoWorktree.
 func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kept *Rescue, err error) {
 	defer wrap(&err, "aborting the merge in %s", path)
 	err = k.onWorktree(ctx, path, inUse, func(b *view) error {
@@ -473,8 +471,8 @@ func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kep
 	return kept, err
 }
 
-// keepMerge saves the files of a merge in progress, without repositories among them, which a reset leaves
-// alone. It refuses those in the place of what the commit has: a reset would replace them.
+// keepMerge saves the files of a merge in progress, except repositories among them, which a reset does not
+// touch. It refuses repositories in the place of files of the commit: a reset would replace them.
 func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) {
 	tmp, done, err := k.scratch()
 	if err != nil {

@@ -19,18 +19,18 @@ import (
 type Status struct {
 	Exists  bool     // if false, the folder is gone, and the rest is zero
 	Merged  bool     // its commits were merged at least once
-	ByHand  bool     // they were, and not by Merge
+	ByHand  bool     // its commits were merged, but not by Merge
 	Ahead   int      // commits of the worktree that the target lacks
 	Behind  int      // commits of the target that the worktree lacks
-	Loose   int      // its changed and untracked files that no commit has, without copies: see isCopy
+	Loose   int      // number of changed and untracked files that no commit has, except copies: see isCopy
 	Changed []string // committed, uncommitted and untracked files, sorted, relative, with slashes
 
 	Elsewhere string   // what is checked out instead of the attempt's branch, or ""
-	Merging   bool     // a merge is in progress: git commit ends it, or Abort undoes it
-	Conflicts []string // the files of it that are not resolved
+	Merging   bool     // a merge is in progress: git commit completes it, or Abort undoes it
+	Conflicts []string // the files with unresolved conflicts
 }
 
-// Status returns the changes of a worktree since the attempt's work begins. If the target branch is gone, or
+// Status returns the changes of a worktree since the attempt's work began. If the target branch is gone, or
 // target is "", base replaces it. A repository inside the worktree is listed with a slash at its end. It
 // takes no lock and changes nothing, so an agent may be working there; it blocks until git has ended.
 func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Status, err error) {
@@ -39,7 +39,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 		return Status{}, nil
 	}
 	defer func() {
-		if err != nil && !isDir(path) { // it was removed meanwhile
+		if err != nil && !isDir(path) { // removed meanwhile
 			st, err = Status{}, nil
 		}
 	}()
@@ -96,8 +96,8 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	return st, nil
 }
 
-// Commits returns the newest commits that a worktree has and its target lacks, the newest first: each
-// with its short id and its subject, as the agent wrote it. It changes nothing.
+// Commits returns the newest commits that a worktree has and its target lacks, newest first: each with its
+// short id and its subject, as the agent wrote it. It changes nothing.
 func (k *Keeper) Commits(ctx context.Context, path, base, target string, most int) (subjects []string, err error) {
 	defer wrap(&err, "looking at the worktree %s", path)
 	v, err := k.view(ctx, path, base, target)
@@ -109,16 +109,17 @@ func (k *Keeper) Commits(ctx context.Context, path, base, target string, most in
 	return git.Fields(out), err
 }
 
-// A mergeBase is where the work of an attempt begins after it was merged: at the commit From, as long as
-// Common is what its branch and the target have in common. Git alone does not know it: what is merged
-// is in both.
+// A mergeBase says where the work of an attempt begins after it was merged: at the commit From, as long as
+// its branch and the target have Common in common. Git alone does not know this, since what is merged is in
+// both.
 type mergeBase struct {
 	From   string `json:"from"`
 	Common string `json:"common"`
 }
 
-// mergedByHand reports whether the commit of the worktree was made there and is in the target, and not by Merge. A
-// branch that was brought up to date, or reset to the target, is at a commit that was made elsewhere.
+// mergedByHand reports whether the commit of the worktree was made there and is in the target, but was not
+// put there by Merge. After a branch was brought up to date, or reset to the target, it is at a commit that
+// was made elsewhere.
 func (v *view) mergedByHand(ctx context.Context) (bool, error) {
 	if v.Since != nil || v.head == "" || v.head != v.common || v.head == v.Base {
 		return false, nil
@@ -127,8 +128,8 @@ func (v *view) mergedByHand(ctx context.Context) (bool, error) {
 	return strings.Contains("\n"+out, "\n"+v.head+" commit"), err
 }
 
-// begin returns the commit at which the work of an attempt begins, and the one that its branch and the
-// target have in common, which is "" if that is nothing.
+// begin returns the commit from which the work of an attempt begins, and the commit that its branch and the
+// target have in common, or "".
 func (e *record) begin(ctx context.Context, head, target string) (from, common string, err error) {
 	common, err = git.Line(ctx, inRepo(e.Common, "merge-base", target, head))
 	if err != nil && git.ExitCode(err) != 1 {
@@ -140,7 +141,7 @@ func (e *record) begin(ctx context.Context, head, target string) (from, common s
 		return e.Since.From, common, nil
 	case common == "":
 		return target, "", nil
-	case common != e.Base: // of another target, it may have commits that are not the attempt's
+	case common != e.Base: // with another target it may have commits that are not the attempt's
 		other, err := isAncestor(ctx, e.Common, common, e.Base)
 		if other && err == nil {
 			other, err = isAncestor(ctx, e.Common, e.Base, head)
@@ -153,8 +154,8 @@ func (e *record) begin(ctx context.Context, head, target string) (from, common s
 	return common, common, nil
 }
 
-// Check returns an error unless the worktrees of an attempt, with this id on the board, are these, were made by
-// Create and exist: an agent must not work elsewhere.
+// Check returns an error unless these are the worktrees of an attempt, with this id on the board, were made
+// by Create, and exist: an agent must not work elsewhere.
 func (k *Keeper) Check(attempt, id string, paths []string) error {
 	if !attemptName.MatchString(attempt) {
 		return fmt.Errorf("%w: %q cannot be the folder of an attempt", ErrNotOurs, attempt)
@@ -177,16 +178,16 @@ func (k *Keeper) Check(attempt, id string, paths []string) error {
 	return nil
 }
 
-// A CheckedOutError says that a branch cannot be moved, since it is checked out in a worktree that has
-// changes or an operation in progress, or in two.
+// A CheckedOutError says that a branch cannot be moved, because it is checked out in two worktrees, or in one
+// with changes or an operation in progress.
 type CheckedOutError struct {
 	Branch    string
 	Path      string   // the worktree
-	Files     []string // its changed files, relative, with slashes; or those in the way
+	Files     []string // its changed files, or those in the way; relative, with slashes
 	Operation string   // such as rebase; "" means none
 	Also      string   // another worktree that has the branch; "" means none
 	Hidden    bool     // git status may not show the files
-	Command   string   // that does the same by hand, once that is resolved
+	Command   string   // does the same by hand, once that is resolved
 }
 
 func (e *CheckedOutError) Error() string {
@@ -206,7 +207,7 @@ func (e *CheckedOutError) Error() string {
 		e.Command)
 }
 
-// ending returns the arguments of git that undo an operation in progress.
+// ending returns git's arguments that undo an operation in progress.
 func ending(operation string) string {
 	if operation == "bisect" {
 		return "bisect reset"
@@ -214,7 +215,7 @@ func ending(operation string) string {
 	return operation + " --abort"
 }
 
-// A DirtyError names files that are not committed, or are in the way.
+// A DirtyError names files that are uncommitted, or in the way.
 type DirtyError struct {
 	Path  string // the worktree
 	Files []string
@@ -224,14 +225,15 @@ func (e *DirtyError) Error() string {
 	return fmt.Sprintf("files in %s are not committed, or are in the way: %q", e.Path, e.Files)
 }
 
-// A checkout is a worktree, and its git folder.
+// A checkout is a worktree with its git folder.
 type checkout struct{ path, admin string }
 
-// checkoutsOf lists the worktrees of a repository that have a branch checked out, or are working on it. A worktree
-// whose folder is gone does not count.
+// checkoutsOf lists the worktrees of a repository that have a branch checked out, or are working on it.
+// Worktrees whose folders are gone do not count.
 func (e *record) checkoutsOf(ctx context.Context, branch string) (out []checkout, err error) {
 	common := e.Common
-	// A branch may be another name of one, as main is of master after git symbolic-ref, and git names only the latter.
+	// A branch may be an alias of another, as main is of master after git symbolic-ref; git names only the
+	// latter.
 	same, err := git.Line(ctx, inRepo(common, "for-each-ref", "--format=%(symref:lstrip=2)", "refs/heads/"+branch))
 	if err != nil {
 		return nil, err
@@ -268,7 +270,7 @@ func (e *record) checkoutsOf(ctx context.Context, branch string) (out []checkout
 			data, _ := os.ReadFile(filepath.Join(c.admin, filepath.FromSlash(name))) // usually missing
 			on = on || strings.TrimPrefix(strings.TrimSpace(string(data)), "refs/heads/") == branch
 		}
-		// git does not know the folder of a submodule, nor that of git init --separate-git-dir
+		// git knows neither the folder of a submodule nor that of git init --separate-git-dir
 		if on && c.path == common {
 			text, err := git.Line(ctx, git.Command{
 				Dir:  e.Repo,
@@ -292,8 +294,8 @@ func (c checkout) operation() string { return git.InProgress(c.admin) }
 // untracked is git's status of a file that is in no commit and not ignored.
 const untracked = "??"
 
-// changedFiles returns the files that differ from the commit that is checked out, by git's status of them,
-// which has two letters; files is which untracked ones: all, normal (with folders), no.
+// changedFiles returns the files that differ from the checked-out commit, by their two-letter git status.
+// files selects the untracked ones: all, normal (with folders), no.
 func (c checkout) changedFiles(ctx context.Context, files string) (map[string][]string, error) {
 	out, err := git.Output(ctx, c.call("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files="+files))
 	loose := map[string][]string{}
@@ -305,7 +307,7 @@ func (c checkout) changedFiles(ctx context.Context, files string) (map[string][]
 	return loose, err
 }
 
-// conflicts lists the files among those of loose that have conflicts.
+// conflicts lists the files in loose that have conflicts.
 func conflicts(loose map[string][]string) (files []string) {
 	for xy, names := range loose {
 		if strings.Contains(xy, "U") || xy == "AA" || xy == "DD" {
@@ -322,8 +324,7 @@ func (c checkout) unmerged(ctx context.Context) ([]string, error) {
 	return conflicts(loose), err
 }
 
-// changed lists the tracked files that differ from the commit that is checked out, and the untracked
-// ones.
+// changed lists the tracked files that differ from the checked-out commit, and the untracked ones.
 func (c checkout) changed(ctx context.Context) (tracked, others []string, err error) {
 	loose, err := c.changedFiles(ctx, "normal")
 	for xy, names := range loose {
@@ -337,8 +338,8 @@ func (c checkout) changed(ctx context.Context) (tracked, others []string, err er
 
 func (c checkout) call(args ...string) git.Command { return call(c.path, c.admin, args...) }
 
-// inTheWay lists the files that git names, in lines with a tab, since a merge or switch would
-// overwrite them.
+// inTheWay lists the files that git names, in lines with a tab, because a merge or switch would overwrite
+// them.
 func inTheWay(said string) (files []string) {
 	for line := range strings.Lines(said) {
 		if name, ok := strings.CutPrefix(line, "\t"); ok {
@@ -358,7 +359,7 @@ func (e *MarkersError) Error() string {
 	return fmt.Sprintf("files in %s have conflict markers: %q", e.Path, e.Files)
 }
 
-// noMarkers returns a *MarkersError if the attempt has added the markers of a conflict to files.
+// noMarkers returns a *MarkersError if the attempt has added conflict markers to files.
 func (b *view) noMarkers(ctx context.Context) error {
 	c := b.call("diff-tree", "--check", "--no-ext-diff", "--no-textconv", "-r", b.from, b.head)
 	c.Config = []string{"core.whitespace=-blank-at-eol,-blank-at-eof,-space-before-tab"}
@@ -383,7 +384,7 @@ func (b *view) noMarkers(ctx context.Context) error {
 		return nil
 	}
 	found, err := git.Output(ctx, b.call(files...))
-	if git.ExitCode(err) == 1 { // such as lines below headings
+	if git.ExitCode(err) == 1 { // only lines such as those below headings
 		return nil
 	}
 	names := git.Fields(found)

@@ -12,19 +12,19 @@ import (
 	"deepwork/session/git"
 )
 
-// A view is a worktree of an attempt, as its journal has it.
+// A view is an attempt's worktree in its journal.
 type view struct {
 	*record
 	checkout
 	journal *journal
 	head    string // its commit; "" means none
 	target  string // the target's commit
-	from    string // the commit at which its work begins
+	from    string // the commit from which its work begins
 	common  string // the commit that both have in common, or ""
 	signs   bool   // the user's commits are signed
 }
 
-// view returns what a worktree is compared with.
+// view returns a worktree with what it is compared with.
 func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, err error) {
 	j, err := k.journalOf(path)
 	if err != nil {
@@ -54,8 +54,8 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 	return v, nil
 }
 
-// view returns a worktree of the journal with its commit, or ErrNoWorktree. A .git file, which an agent
-// or the project may write, is not trusted.
+// view returns a worktree of the journal with its commit, or ErrNoWorktree. It does not trust the .git file,
+// which an agent or the project may write.
 func (j *journal) view(ctx context.Context, path string) (*view, error) {
 	i := slices.IndexFunc(j.Trees, func(e *record) bool { return e.Path == path })
 	if i < 0 || !isDir(path) {
@@ -70,7 +70,7 @@ func (j *journal) view(ctx context.Context, path string) (*view, error) {
 	return v, err
 }
 
-// journalOf returns the journal that a worktree is in, or ErrNoWorktree.
+// journalOf returns the journal that contains a worktree, or ErrNoWorktree.
 func (k *Keeper) journalOf(path string) (*journal, error) {
 	attempt := filepath.Base(filepath.Dir(path))
 	if !attemptName.MatchString(attempt) || filepath.Dir(filepath.Dir(path)) != k.dir {
@@ -95,7 +95,7 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 	}
 	defer unlock()
 	defer k.explainOwner(&err, j.Attempt)
-	if j, err = k.journalOf(path); err != nil { // again: it may have changed
+	if j, err = k.journalOf(path); err != nil { // read again: it may have changed
 		return err
 	}
 	if j.Phase != made || isThere(k.removalPath(j.Attempt)) {
@@ -115,8 +115,8 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 	return do(b)
 }
 
-// onBranch calls do for a worktree with all its changes committed, on its own branch: see adopt. The
-// attempt and the repository are locked.
+// onBranch calls do for a worktree with all its changes committed, on its own branch: see adopt. The attempt
+// and the repository are locked.
 func (k *Keeper) onBranch(
 	ctx context.Context, l Landing, doing string, do func(*view) (*Landed, error),
 ) (r *Landed, err error) {
@@ -146,7 +146,7 @@ func (k *Keeper) onBranch(
 
 		if l.Commit != "" {
 			tracked, others, err := b.changed(ctx)
-			// a merge that is refused for the user's checkout leaves no commit
+			// a merge that is refused because of the user's checkout must not leave a commit
 			if err == nil && len(tracked)+len(slices.DeleteFunc(others, b.isCopy)) > 0 {
 				_, err = targetCheckout(ctx, l, b)
 			}

@@ -1,13 +1,13 @@
-// Package worktree creates, inspects, merges and removes the git worktrees of attempts without ever
-// losing work: uncommitted work is saved under refs/deepwork/rescue before anything is removed (seed
-// 004; DESIGN "Task board"). Git does the work; what it leaves when it is killed, it also ends: the
-// next call names the command. The user's own checkout changes only by a merge into the branch that
-// it is on, and only if no tracked file in it is changed.
+// Package worktree creates, inspects, merges and removes the git worktrees of attempts without ever losing
+// work: uncommitted work is saved under refs/deepwork/rescue before anything is removed (seed 004; DESIGN
+// "Task board"). Git does the work. If a killed git leaves something behind, the next call names the git
+// command that cleans up. The user's own checkout changes only by a merge into its checked-out branch, and
+// only if none of its tracked files is changed.
 //
-// The saved work is what git would show as changed, as git add stores it: staged, unstaged and
-// untracked files, and commits that no branch, tag or remote reaches. Ignored files are not work: a
-// copied .env, build output, node_modules. Repositories that an agent made inside, and submodules,
-// cannot be saved in a commit: if they have work of their own, the removal is refused.
+// The saved work is what git would show as changed, as git add stores it: staged, unstaged and untracked
+// files, and commits that no branch, tag or remote reaches. Ignored files are not work: a copied .env, build
+// output, node_modules. Submodules, and repositories that an agent made inside, cannot be saved in a commit:
+// if they have work of their own, the removal is refused.
 //
 // The concepts:
 //
@@ -46,15 +46,15 @@ import (
 // Options configure a Keeper.
 type Options struct {
 	Dir string // absolute: <Dir>/<attempt>/<repo>
-	// Journal is the folder of the journals, which record what in Dir is ours. Nobody else may
-	// write to it, while Dir may be in a project or shared. Default: <Dir>/.journal, for a Dir that
-	// nobody else writes to.
+	// Journal is the folder of the journals, which record what in Dir is ours. Nobody else may write to it,
+	// while Dir may be in a project or shared. Default: <Dir>/.journal, for a Dir to which nobody else
+	// writes.
 	Journal string
-	// Project is a folder, without links, below which links on the way to Dir are not followed
-	// either; "" means none.
+	// Project is a folder, without links, below which links on the way to Dir are not followed; "" means
+	// none.
 	Project string
-	// Board names the board that attempts belong to: Recover and Inspect leave other boards' attempts alone. "" is the
-	// board of this machine.
+	// Board names the board to which attempts belong: Recover and Inspect ignore other boards' attempts. ""
+	// is the board of this machine.
 	Board string
 	// Dropping is called before the folder of a worktree, or of an attempt, is removed.
 	Dropping func(path string)
@@ -70,7 +70,7 @@ type Keeper struct {
 	board    string
 	dropping func(path string)
 	log      *slog.Logger
-	atPoint  func(point string) // tests end the process here
+	atPoint  func(point string) // lets tests end the process
 }
 
 // New returns a keeper. It does not touch the disk.
@@ -94,14 +94,14 @@ func New(o Options) *Keeper {
 // A Tree describes one worktree to create.
 type Tree struct {
 	Attempt string `json:"attempt,omitempty"` // its id on the board, for the journal; "" means the name
-	RepoID  string `json:"repo_id"`           // for the journal
-	Name    string `json:"name"`              // the folder's name, unique in the attempt's
+	RepoID  string `json:"repo_id"`           // recorded in the journal
+	Name    string `json:"name"`              // name of its folder, unique in the attempt's
 	// absolute path of the repository, or of a folder in it, for Copy and Setup
 	Repo         string   `json:"repo"`
-	TargetBranch string   `json:"target_branch"`   // a branch of it
+	TargetBranch string   `json:"target_branch"`   // one of its branches
 	Copy         []string `json:"copy,omitempty"`  // copied from Repo; missing files are skipped
 	Setup        []string `json:"setup,omitempty"` // a command run in it; nil means none
-	// Allowed is called before Setup is run in dir; its error is Create's. nil allows it.
+	// Allowed is called before Setup is run in dir; Create returns its error. nil allows it.
 	Allowed func(dir string) error `json:"-"`
 }
 
@@ -109,7 +109,7 @@ type Tree struct {
 type Made struct {
 	RepoID string
 	Path   string // absolute
-	Base   string // the commit it began at, hex
+	Base   string // the commit from which it began, in hex
 }
 
 // The errors that callers distinguish; each is wrapped with its subject.
@@ -128,11 +128,11 @@ var (
 // attemptName matches the valid names of attempts: each names a folder, a journal and a ref.
 var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-// nameEnd matches what of a branch can be the name of an attempt.
+// nameEnd matches the part of a branch that can be the name of an attempt.
 var nameEnd = regexp.MustCompile(`[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-// NameFor returns a name for an attempt on a branch, such as fix-the-login-1a2b for deepwork/fix-the-login-1a2b, that
-// nothing in the folder of worktrees has.
+// NameFor returns a name for an attempt on a branch, such as fix-the-login-1a2b for
+// deepwork/fix-the-login-1a2b, that is unused in the folder of worktrees.
 func NameFor(dir, branch string) string {
 	name := nameEnd.FindString(branch)
 	free := name
@@ -142,11 +142,11 @@ func NameFor(dir, branch string) string {
 	return free
 }
 
-// NameOf returns the name of the attempt that has a worktree at a path.
+// NameOf returns the name of the attempt with a worktree at this path.
 func NameOf(path string) string { return filepath.Base(filepath.Dir(path)) }
 
-// Items returns the names of the worktrees that items of an attempt's run have: they begin with the attempt's. id is
-// the attempt's on the board.
+// Items returns the names of the worktrees of items of an attempt's run, which begin with the attempt's name.
+// id is the attempt's id on the board.
 func (k *Keeper) Items(attempt, id string) (names []string, err error) {
 	all, err := k.attempts()
 	for _, name := range all {
@@ -161,8 +161,8 @@ func (k *Keeper) Items(attempt, id string) (names []string, err error) {
 	return names, err
 }
 
-// Owner returns the id on the board of the attempt that a name belongs to, below a folder to which nobody else
-// writes, or "".
+// Owner returns the board's id of the attempt to which a name belongs, or "". Nobody else may write to the
+// folder.
 func Owner(dir, name string) string {
 	if !attemptName.MatchString(name) {
 		return ""
@@ -178,8 +178,8 @@ func (k *Keeper) owner(name string) string {
 	return j.attemptID()
 }
 
-// Others reports whether the worktrees with this name belong to another attempt than the one with this id, which has
-// the same name and no worktrees.
+// Others reports whether the worktrees with this name belong to another attempt than the one with this id,
+// which has the same name and no worktrees.
 func (k *Keeper) Others(name, id string) bool {
 	of := k.owner(name)
 	return of != "" && of != id && of != name
@@ -228,8 +228,8 @@ func (k *Keeper) locks() string { return filepath.Join(k.journal, "locks") }
 // private reports whether nobody else writes to the folder of worktrees.
 func (k *Keeper) private() bool { return k.journal == filepath.Join(k.dir, privateFolder) }
 
-// Safe returns ErrNotOurs if one of the keeper's own folders, a worktree, or the folder that it
-// is in is a link: its target is not ours.
+// Safe returns ErrNotOurs if one of the keeper's own folders, a worktree, or the folder of a worktree is a
+// link: its target is not ours.
 func (k *Keeper) Safe(paths ...string) error {
 	own := []string{filepath.Join(k.dir, privateFolder), k.journal, k.locks()}
 	if rel, err := filepath.Rel(k.project, k.dir); k.project != "" && err == nil && filepath.IsLocal(rel) {
@@ -300,9 +300,9 @@ func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// Locks order the calls of one or several processes: an attempt's is held for a whole Create or
-// Remove, a repository's for the git commands that write data shared by all its worktrees. A call
-// takes its attempt's lock first, then one repository's at a time, which prevents deadlocks.
+// Locks order the calls of one or several processes. An attempt's lock is held for a whole Create or Remove,
+// a repository's for the git commands that write data shared by all its worktrees. A call takes its attempt's
+// lock first, then one repository's at a time, which prevents deadlocks.
 
 func (k *Keeper) attemptLock(attempt string) string {
 	return filepath.Join(k.locks(), "attempt-"+attempt+".lock")
@@ -343,7 +343,7 @@ func (k *Keeper) lockAttempt(ctx context.Context, attempt string) (unlock func()
 	}
 	return func() {
 		if _, err := os.Lstat(k.journalPath(attempt)); errors.Is(err, fs.ErrNotExist) {
-			lock.Remove() // fails where open files cannot be removed: the file stays
+			lock.Remove() // on failure, as where open files cannot be removed, the file stays
 		} else {
 			lock.Unlock()
 		}
