@@ -8,80 +8,80 @@ import (
 	"deepwork/catalog/task"
 )
 
-// Sessions stores the sessions of all roots of a project, and what goes with them. No process owns a
-// session: a transition replaces one revision by the next and fails if another one was faster. What a
-// method writes is durable when it returns. ErrPending means that it may have been written or not: the
-// caller reads the session again and makes the same transition again, which finds its own reply if it was.
-// Errors are those of a Board, too. Methods may be called from any goroutine.
+// Sessions stores the sessions of all roots of a project, and what goes with them. No process owns a session:
+// a transition replaces one revision by the next, and fails if another process was faster. What a method
+// writes is durable when it returns. ErrPending means that it may or may not have been written: the caller
+// reads the session again and repeats the transition, which finds its own reply if it was. Errors are also
+// those of a Board. Methods may be called from any goroutine.
 type Sessions interface {
-	// WriteSession makes a transition. It reports false, and writes nothing, if the session no longer has
-	// the revision that the transition replaces. ErrReviewTaken: w.Verdict is not that of the review's
+	// WriteSession makes a transition. It reports false, and writes nothing, if the session no longer has the
+	// revision that the transition replaces. ErrReviewTaken: w.Verdict does not belong to the review's
 	// runner. ErrExists: a new session has the id of another one, or the branch of another active one.
 	// ErrRequested: the call with w.Request has begun or moved another session.
 	WriteSession(ctx context.Context, w *SessionWrite) (written bool, err error)
-	// ReadSession returns a session, without Frame and Parts if it still has the known revision; pass -1
-	// to read it. ErrNotFound: it does not exist.
+	// ReadSession returns a session. If it still has the known revision, Frame and Parts are left out; pass
+	// -1 to read them. ErrNotFound: it does not exist.
 	ReadSession(ctx context.Context, id string, known int64) (*SessionRecord, error)
 	// Judged returns the body of the JudgedPart of a step, or "".
 	Judged(ctx context.Context, id, step string) (body string, err error)
 	// ListSessions returns the sessions that match.
 	ListSessions(ctx context.Context, q SessionQuery) ([]Session, error)
-	// Ancestry returns a session and what it is nested in, active or not, the outermost first; none if
-	// there is no such session.
+	// Ancestry returns a session and those around it, active or not, the outermost first; none if there is no
+	// such session.
 	Ancestry(ctx context.Context, id string) ([]Session, error)
-	// RemoveSessions removes sessions that have ended.
+	// RemoveSessions removes ended sessions.
 	RemoveSessions(ctx context.Context, ids []string) error
 
-	// FindRequest returns the session in which a call was made, or "".
+	// FindRequest returns the id of the session in which a call was made, or "".
 	FindRequest(ctx context.Context, key Key) (session string, err error)
 
-	// Reviews returns the reviews of a session that are in progress.
+	// Reviews returns a session's reviews in progress.
 	Reviews(ctx context.Context, id string) ([]Review, error)
-	// RenewReview leaves a review to its runner for r.Life from now, and records how much of it is done.
-	// It reports false if another runner has taken it up, or the step has moved on.
+	// RenewReview leaves a review to its runner for r.Life from now, and records how much of it is done. It
+	// reports false if another runner has taken it over, or the step has moved on.
 	RenewReview(ctx context.Context, id string, r Review) (renewed bool, err error)
-	// LeaveReviews gives up the reviews of a runner that ends.
+	// LeaveReviews gives up the reviews of a runner that is ending.
 	LeaveReviews(ctx context.Context, runner string) error
 
 	// Definition returns a job definition that a transition stored, or ErrNotFound.
 	Definition(ctx context.Context, hash string) ([]byte, error)
-	// PruneDefinitions removes the definitions that no session needs and that were last stored longer ago than
-	// kept, by the clock that said when. It returns how many.
+	// PruneDefinitions removes the definitions that no session needs and that were last stored longer than
+	// kept ago, by the clock that dated them. It returns how many.
 	PruneDefinitions(ctx context.Context, kept time.Duration) (int, error)
 }
 
 // ErrRequested reports that the call with a request_id has begun or moved another session.
 var ErrRequested = errors.New("the call with this request_id has moved another session")
 
-// ErrReviewTaken reports that another runner has taken up a review.
+// ErrReviewTaken reports that another runner has taken over a review.
 var ErrReviewTaken = errors.New("another process has taken up the review")
 
-// A Session is what lists and stacks need of a session: the columns of its row.
+// A Session has the columns of a session's row, which are enough for lists and stacks.
 type Session struct {
 	ID         string
 	Revision   int64
-	Root       string // the absolute path of the checkout or workspace in which it was begun
+	Root       string // absolute path of the checkout or workspace where it began
 	Parent     string // a session id, or ""
 	Job        string
 	Workflow   string
-	Step       string // the current one
+	Step       string // the current step
 	Status     string // active, completed or aborted
 	Goal       string
-	Identity   string // the caller that it belongs to
+	Identity   string // the caller to whom it belongs
 	MovedBy    string // the process that moved it last over a connection; "" if the last move came without one
 	AttemptID  string // of the task board, in whose workspace it was begun; "" for a session of the project
 	MachineID  string // the place that moved it last; "" in a store of one machine
 	Machine    string // its name
 	Place      string // the project's folder there
 	Definition string // the hash of the one it goes on with; "" if none is stored
-	Pinned     string // that of the one it began with
+	Pinned     string // the hash of the definition that it began with
 	Waiting    string // JSON: what may wait for a person; "" if nothing does
 	Branch     string // the git branch that is made for it, which no other active session has; "" if none is
 	StartedAt  time.Time
 	UpdatedAt  time.Time
 }
 
-// PlaceOf returns the place that moved the session last, or nil in a store of one machine.
+// PlaceOf returns the place that last moved the session, or nil in a store of one machine.
 func (s *Session) PlaceOf() *task.Place {
 	if s.MachineID == "" {
 		return nil
@@ -97,9 +97,9 @@ type SessionPart struct {
 	Body     string // JSON
 }
 
-// JudgedPart is the kind of the part that has what a step hands in for a person to judge, and has handed in before; its
-// key is the step's id. It is not a part of the session's state, is only read by Sessions.Judged, and is
-// dropped when the session ends.
+// JudgedPart is the kind of the part with what a step has handed in for a person to judge, now and before;
+// its key is the step's id. It does not belong to the session's state, is read only by Sessions.Judged, and
+// is dropped when the session ends.
 const JudgedPart = "judged"
 
 // A SessionRecord is a whole session.
@@ -111,18 +111,18 @@ type SessionRecord struct {
 
 // A SessionWrite is a transition of a session.
 type SessionWrite struct {
-	Session        // afterwards
-	Before   int64 // the revision that it replaces; -1 makes a new session
+	Session        // the row after the transition
+	Before   int64 // the revision that the transition replaces; -1 makes a new session
 	Frame    string
 	Put      []SessionPart // the parts that differ
-	Gone     []SessionPart // by their kinds and keys
+	Gone     []SessionPart // removed parts, only with kinds and keys
 	Request  *Key          // of the call that makes the transition
-	Define   *Definition   // to be stored with it, unless it is there
-	Began    *Review       // a review that this transition begins or takes up
-	Verdict  *Review       // a review that this transition ends: nothing is written unless its runner still has it
+	Define   *Definition   // to store with it, unless already stored
+	Began    *Review       // a review that this transition begins or takes over
+	Verdict  *Review       // a review that this transition ends; nothing is written unless its runner still has it
 	Reviewed []string      // steps whose reviews end with this transition
-	// Also are the transitions of other sessions that are made with this one, or not at all: of those that a step
-	// begins because it is a workflow, and of the one that goes on when such a workflow is complete.
+	// Also has the transitions of other sessions that are made together with this one, or not at all: those
+	// that a step begins because it is a workflow, and the one that goes on when such a workflow is complete.
 	Also []*SessionWrite
 }
 
@@ -132,38 +132,38 @@ type Definition struct {
 	Data []byte
 }
 
-// A SessionQuery selects sessions, the one that moved last first. Zero fields select all.
+// A SessionQuery selects sessions, most recently moved first. Zero fields select all.
 type SessionQuery struct {
 	IDs      []string
 	Identity string
-	Root     string // in which they were begun
+	Root     string // where they began
 	Active   bool
-	Ended    bool    // completed or aborted
+	Ended    bool    // only completed or aborted ones
 	Attempt  *string // of this attempt; "" for those of the project itself
 	Parents  []string
-	Waiting  bool      // those that may wait for a person
-	Before   time.Time // last moved before
+	Waiting  bool      // only those that may wait for a person
+	Before   time.Time // only those that last moved before this time
 	Limit    int
-	Brief    bool // only ID, Job, Workflow, Step and Status are read
+	Brief    bool // reads only ID, Job, Workflow, Step and Status
 }
 
 // A Review is a review in progress.
 type Review struct {
 	Step   string
 	Runner string // who runs it: an engine of a process
-	Total  int    // of its tasks
+	Total  int    // number of its tasks
 	Done   int
-	Life   time.Duration // for writes: how long it is left to its runner
-	Over   bool          // for reads: that time is over by the clock of the database, and anybody may take it up
+	Life   time.Duration // for writes: how long it stays its runner's
+	Over   bool          // for reads: that time is over by the database's clock, so anybody may take it over
 }
 
 // A Key identifies a call with a request_id: a digest of the id and its scope.
 type Key [16]byte
 
-// Members returns the processes of this machine that share the stores. presence.Member is one.
+// Members gives access to the processes of this machine that share the stores. presence.Member is one.
 type Members interface {
-	ID() string                      // of this process
-	Enter(ctx context.Context) error // before this process writes anything
-	Alive(id string) bool            // whether one of this machine lives; also true if that cannot be determined
+	ID() string                      // the id of this process
+	Enter(ctx context.Context) error // called before this process writes anything
+	Alive(id string) bool            // reports whether a process of this machine lives; true if unknown
 	Describe(id string) string       // for people; "" if unknown
 }

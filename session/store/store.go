@@ -1,7 +1,7 @@
-// Package store has the interfaces of what keeps the state of a project, and the values and errors that they
-// share. Package sqlstore is their one implementation, in SQL for two databases: package sqlite embeds one in
-// the process, package postgres reaches one that several machines share. Package backend chooses the Stores
-// of a project, and package transfer copies a project from one to another.
+// Package store has the interfaces through which the state of a project is kept, and the values and errors
+// that they share. Package sqlstore implements them, in SQL for two databases: package sqlite embeds one in
+// the process, and package postgres connects to one that several machines share. Package backend chooses the
+// Stores of a project, and package transfer copies a project from one to another.
 //
 // To add a kind of record, add its interface here with a method of Database, its statements to sqlstore, its
 // tables to the schema of each database, and a suite to the tests of sqlstore.
@@ -17,23 +17,23 @@ var (
 	ErrNotFound = errors.New("no such record")
 	ErrExists   = errors.New("the record exists")
 
-	// ErrPending reports that whether a call was carried out, or will be, is not known.
+	// ErrPending reports that it is unknown whether a call was carried out, or will be.
 	ErrPending = errors.New("the store has not answered in time, and the call may still be carried out")
 )
 
-// A Database holds the stores of a project. It is opened by the first call that needs it. Its methods may be
-// called from any goroutine.
+// A Database holds the stores of a project. The first call opens it. Its methods may be called from any
+// goroutine.
 type Database interface {
 	Sessions() Sessions
 	Board() Board
 	RemoteRuns() RemoteRuns
 	LongCalls() LongCalls
 	Changes() Changes
-	// Where returns its location for messages.
+	// Where returns the database's location, for messages.
 	Where() string
-	// Open opens it now, and creates it if necessary, so that the caller gets the error.
+	// Open opens the database now, and creates it if necessary, so that the caller gets the error.
 	Open(ctx context.Context) error
-	// Exists reports whether it was created, so that reading need not create it.
+	// Exists reports whether the database was created, so that readers need not create it.
 	Exists() bool
 	// Close waits for calls in progress; later ones fail.
 	Close() error
@@ -44,7 +44,7 @@ const (
 	SessionChanged   = "session"
 	RemoteRunChanged = "execution"
 	TaskChanged      = "task"
-	TaskDeleted      = "task_deleted" // with it, for places that have something of the task
+	TaskDeleted      = "task_deleted" // reported in addition, for places that have files of the task
 	AttemptChanged   = "attempt"
 )
 
@@ -54,25 +54,23 @@ type Change struct {
 	ID   string
 }
 
-// News are the changes since a position.
+// News has the changes since a position.
 type News struct {
 	Changes []Change // in the order in which they were committed; duplicates are possible
-	// Reset means that there may have been other changes, too: the follower must reload everything.
-	// It is set at the first call, and if the position no longer exists.
+	// Reset means that there may have been other changes, too, and the follower must reload everything. It is
+	// set at the first call, and if the position no longer exists.
 	Reset bool
 	Next  string // the position for the next call
 }
 
-// Changes is the feed of changes by any process in the database of a project, for web pages, commands
-// and calls that wait. A transaction adds the changes that it makes: they are in the feed once it is
-// committed, and never if it is not. A change is never passed over, in whatever order transactions begin
-// and commit. The feed keeps the changes of the last hour, 10,000 at most; a follower that is further
-// behind gets a Reset.
+// Changes is the feed of changes by any process in the database of a project, for web pages, commands and
+// calls that wait. A transaction adds its changes: they are in the feed once it is committed, and never if it
+// is not. Followers never miss a change, in whatever order transactions begin and commit. The feed keeps the
+// changes of the last hour, at most 10,000; a follower that is further behind gets a Reset.
 type Changes interface {
-	// Since returns the changes after a position; "" is the position of a new follower. If there are
-	// none, Next is the position. The database is not created if it does not exist yet: it has no
-	// changes then.
+	// Since returns the changes after a position; "" is the position of a new follower. Without changes, Next
+	// is the position. It does not create a missing database, which has no changes.
 	Since(ctx context.Context, position string) (News, error)
-	// Wait returns when Since returns something after a position, or with an error when ctx ends.
+	// Wait returns once Since would return something after a position, or with an error when ctx ends.
 	Wait(ctx context.Context, position string) error
 }

@@ -11,17 +11,17 @@ import (
 	"deepwork/session/codes"
 )
 
-// ErrUnavailable reports that the stores cannot be used now, since their database does not answer. Nothing
+// ErrUnavailable reports that the stores cannot be used now, because their database does not answer. Nothing
 // was changed.
 var ErrUnavailable = errors.New("the store does not answer")
 
-// ErrBusy reports that another process has not let this one write for too long, perhaps since it was
+// ErrBusy reports that another process has kept this one from writing for too long, perhaps because it was
 // stopped in the middle of a change. Nothing was changed. It is an ErrUnavailable.
 var ErrBusy = fmt.Errorf("%w: another process is writing", ErrUnavailable)
 
-// Refused converts an error to one that agents can act on if the stores were unavailable; it returns
-// any other error unchanged: ErrPending, since whether something has changed is not known then, and one that
-// has a code, which may say so, too, and why.
+// Refused converts an error to one on which agents can act, if the stores were unavailable. It returns other
+// errors unchanged: ErrPending, which leaves open whether something has changed, and errors with a code,
+// which may already say so and why.
 func Refused(err error) error {
 	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPending) || session.CodeOf(err) != "" {
 		return err
@@ -43,24 +43,24 @@ type Stores struct {
 	Database Database
 	// Others reports whether other processes use the stores.
 	Others func(ctx context.Context) (bool, error)
-	// Unavailable returns why calls fail now, nil if they do not. It does not block. A nil function is for stores
-	// that need no service.
+	// Unavailable returns why calls fail now, or nil. It does not block. The function is nil for stores that
+	// need no service.
 	Unavailable func() error
 	// Place is where this process runs, if other machines use the stores, too; else nil.
 	Place *task.Place
 	// Project is the name that all machines use for the project; "" if only this one uses the stores.
 	Project string
-	// Env is the environment with which the programs of agents find shared stores, as NAME=value.
+	// Env has the environment with which agents' programs find shared stores, as NAME=value.
 	Env []string
-	// GoneFor returns for how long no process at a place has used shared stores, by their clock: 0 if one does.
+	// GoneFor returns how long no process at a place has used shared stores, by their clock; 0 if one does.
 	GoneFor func(ctx context.Context, p task.Place) (time.Duration, error)
-	// Close releases everything, and leaves the other processes, which may then take over the agents of this one.
+	// Close releases everything and signs this process off; others may then take over its agents.
 	Close func(ctx context.Context) error
 }
 
-// InUse returns the function that reports whether somebody probably works on a session: the process that moved it
-// last over a connection lives or, if that was at another place, some process there does. It is for one pass over
-// many sessions, and for one goroutine.
+// InUse returns a function that reports whether somebody probably works on a session: the process that last
+// moved it over a connection lives or, if that was at another place, any process there does. The function is
+// for one pass over many sessions, by one goroutine.
 func (s *Stores) InUse(ctx context.Context) func(row *Session) bool {
 	alive, lives := Census(s.Members), map[task.Place]bool{}
 	return func(row *Session) bool {
@@ -72,14 +72,14 @@ func (s *Stores) InUse(ctx context.Context) func(row *Session) bool {
 		used, known := lives[p]
 		if !known {
 			gone, err := s.GoneFor(ctx, p)
-			used = gone == 0 || err != nil // also if it cannot be determined
+			used = gone == 0 || err != nil // true if that cannot be determined
 			lives[p] = used
 		}
 		return used
 	}
 }
 
-// Mover describes for people who moved a session last over a connection; "" if it is unknown.
+// Mover says, for people, who last moved a session over a connection; "" if unknown.
 func (s *Stores) Mover(row *Session) string {
 	if s.MovedElsewhere(row) {
 		return "a server on " + row.PlaceOf().Describe()
@@ -87,14 +87,14 @@ func (s *Stores) Mover(row *Session) string {
 	return s.Members.Describe(row.MovedBy)
 }
 
-// MovedElsewhere reports whether a session was moved last at another place.
+// MovedElsewhere reports whether a session last moved at another place.
 func (s *Stores) MovedElsewhere(row *Session) bool {
 	p := row.PlaceOf()
 	return s.Place != nil && p != nil && p.Elsewhere(*s.Place)
 }
 
-// Census returns Members.Alive with a cache, for one pass over many records: it checks each process
-// once. The function is for one goroutine.
+// Census returns Members.Alive with a cache that checks each process once. The function is for one pass over
+// many records, by one goroutine.
 func Census(m interface{ Alive(id string) bool }) func(id string) bool {
 	known := make(map[string]bool)
 	return func(id string) bool {

@@ -19,29 +19,29 @@ import (
 // FilesURL stands for the files of a project where a URL is expected.
 const FilesURL = "files"
 
-// A Status describes the store of a project for people.
+// A Status describes the store of a project, for people.
 type Status struct {
 	Store      string         `json:"store"`             // "files" or "postgres"
 	Where      string         `json:"where"`             // without secrets
-	Project    string         `json:"project,omitempty"` // its name in a database
+	Project    string         `json:"project,omitempty"` // the project's name in a database
 	Repository string         `json:"repository,omitempty"`
 	Schema     int            `json:"schema,omitempty"` // its version in the database
 	Knows      int            `json:"knows,omitempty"`  // the version that this program knows
 	Problem    string         `json:"problem,omitempty"`
 	Counts     map[string]int `json:"counts"`
 	Servers    []Server       `json:"servers"`
-	Unbound    bool           `json:"-"` // the problem is that the user has not said that the folder belongs to it
+	Unbound    bool           `json:"-"` // the user has not confirmed that the folder belongs to the project
 }
 
-// A Server is a process that uses the files of a project, or a place where processes use a database.
+// A Server is a process that uses a project's files, or a place where processes use a database.
 type Server struct {
-	ID      string `json:"id,omitempty"` // of the process
+	ID      string `json:"id,omitempty"` // the id of the process
 	Text    string `json:"text"`         // its process id and host, or the host and folder of the place, for people
 	Machine string `json:"machine,omitempty"`
 }
 
-// Look returns the status of a project's store. It changes nothing. What prevents it from looking is the
-// Problem.
+// Look returns the status of a project's store. It changes nothing. If something prevents it from looking,
+// that is the Problem.
 func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 	s := Status{Store: "postgres", Counts: map[string]int{}, Servers: []Server{}}
 	if c.URL == "" {
@@ -91,7 +91,7 @@ func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 	return s, nil
 }
 
-// Bind records that a folder belongs to the project of a choice, for a user who has said so.
+// Bind records that a folder belongs to the project of a choice, because the user said so.
 func Bind(ctx context.Context, f *state.Folder, c Choice) error {
 	pg, b, err := connection(ctx, f, &c, true, nil, slog.New(slog.DiscardHandler))
 	if err != nil {

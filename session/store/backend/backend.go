@@ -1,4 +1,4 @@
-// Package backend opens the stores of a project: the one place that knows which there are.
+// Package backend opens the stores of a project. Only this package knows all kinds of stores.
 package backend
 
 import (
@@ -20,12 +20,12 @@ import (
 
 // A Choice names the stores of a project. The zero value is for files.
 type Choice struct {
-	URL     string // of a PostgreSQL database; it may have a password
+	URL     string // a PostgreSQL database; may contain a password
 	Project string // the name that all machines use for the project there; "" means that of the repository
-	File    string // absolute: a backup, which can only be copied from and to
+	File    string // absolute path of a backup, which can only be copied from and to
 }
 
-// Choose returns the choice of flags, which may be empty, else of the environment, else of the user's
+// Choose returns the choice made by flags, which may be empty, else by the environment, else by the user's
 // own config, for the project at root, a path without links.
 func Choose(url, project string, own *config.User, root string) (Choice, error) {
 	c := Choice{
@@ -50,15 +50,15 @@ func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, e
 	return local.SetAside(ctx, f, now)
 }
 
-// Files returns the database of a project in its state folder, whatever store the project has now. The caller
-// closes it.
+// Files returns the database of a project in its state folder, whatever store the project uses now. The
+// caller closes it.
 func Files(f *state.Folder) *local.Database { return local.Open(f) }
 
 // Local returns the stores of a project in its state folder, which the caller closes.
 func Local(f *state.Folder, logger *slog.Logger) *store.Stores { return local.Stores(f, false, logger) }
 
-// Open opens the stores of a project, which the caller closes. It does not wait for a database: calls
-// fail while that is away. With readOnly nothing is created or changed. A nil logger discards.
+// Open opens the stores of a project, which the caller closes. It does not wait for a database: while that
+// cannot be reached, calls fail. With readOnly nothing is created or changed. A nil logger discards.
 func Open(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logger *slog.Logger) (*store.Stores, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)

@@ -15,18 +15,18 @@ import (
 	"deepwork/session/state"
 )
 
-// A binding is the use of a project's name in a database by a folder. A folder can be prepared so that it looks like a
-// clone of the project's repository, so its remote and its commits admit it only to a name that is new. This machine
-// remembers the folders that the user has bound to a name.
+// A binding says that a folder uses a project's name in a database. Somebody can make a folder look like a
+// clone of the project's repository, so a matching remote or commit is enough only for a new name. This
+// machine remembers the folders that the user has bound to a name.
 type binding struct {
 	folder *state.Folder
 	name   string
 	where  string // the database
 	place  task.Place
-	given  bool // the user named the project for the folder
+	given  bool // the user gave this folder the project's name
 }
 
-// key is the binding in the record of the folder.
+// key is the key of the binding in the folder's record.
 func (b *binding) key() string { return b.name + " in " + b.where }
 
 // remember binds the folder to the name.
@@ -34,8 +34,8 @@ func (b *binding) remember(ctx context.Context) error {
 	return trust.OpenLedger(b.folder.Grants(), b.folder.Root).Bind(ctx, b.key())
 }
 
-// admit returns why the folder may not use the name, or nil. It remembers a folder that the user has named, or that is
-// the first to use the name anywhere.
+// admit returns why the folder may not use the name, or nil. It remembers a folder that the user has named,
+// or that is the first anywhere to use the name.
 func (b *binding) admit(ctx context.Context, first, readOnly bool) error {
 	is, err := b.remembered(b.folder)
 	switch {
@@ -67,9 +67,9 @@ func (b *binding) remembered(f *state.Folder) (bool, error) {
 	return slices.Contains(record.Bound, b.key()), err
 }
 
-// mainWorktree returns the folder in the main worktree of a repository for one in a worktree that git has linked to it,
-// or "". The .git file of a folder is written by whoever prepares it; that git made the worktree is known only from the
-// way back, which is in the repository's own git folder.
+// mainWorktree returns the folder in a repository's main worktree that corresponds to one in a worktree that
+// git has linked to it, or "". Anybody who prepares a folder can write its .git file. Only the link back, in
+// the repository's own git folder, proves that git made the worktree.
 func mainWorktree(ctx context.Context, dir string) string {
 	out, err := git.Output(ctx, git.Command{Dir: dir, Args: []string{
 		"rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--show-toplevel",

@@ -22,8 +22,8 @@ import (
 	"deepwork/session/store/postgres"
 )
 
-// connection returns the access to a project in a database, under the name of its repository unless
-// the choice has another one. It does not connect.
+// connection returns the access to a project in a database, under the name of its repository unless the
+// choice has another one. It does not connect.
 func connection(
 	ctx context.Context, f *state.Folder, c *Choice, readOnly bool, alone func() bool, logger *slog.Logger,
 ) (*postgres.Store, *binding, error) {
@@ -67,7 +67,7 @@ func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logge
 		return nil, err
 	}
 
-	// An error in the settings is reported at once. If the database is away, calls wait for it.
+	// An error in the settings is reported at once. If the database cannot be reached, calls wait for it.
 	soon, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if readOnly {
@@ -89,7 +89,8 @@ type members struct {
 	pg Shared
 }
 
-// Enter implements store.Members: the others of this machine see the process, and other machines its place.
+// Enter implements store.Members: other processes of this machine see this process, and other machines see
+// its place.
 func (m members) Enter(ctx context.Context) error {
 	if err := m.Member.Enter(ctx); err != nil {
 		return err
@@ -97,8 +98,8 @@ func (m members) Enter(ctx context.Context) error {
 	return m.pg.Enter(ctx)
 }
 
-// Shared is a database that several machines share: what package sqlstore asks of it, and the places where a project is
-// used. postgres.Store documents its methods.
+// Shared is a database that several machines share: the interface that package sqlstore needs, and the places
+// where a project is used. postgres.Store documents its methods.
 type Shared interface {
 	Database() store.Database
 	Enter(ctx context.Context) error
@@ -122,13 +123,13 @@ func Of(pg Shared, member *presence.Member, place *task.Place, project string) *
 		},
 		Unavailable: pg.Unavailable,
 		Close: func(ctx context.Context) error {
-			// last: until then no other server takes over what this one runs
+			// close last: until then no other server takes over what this one runs
 			return errors.Join(pg.Close(ctx), member.Leave())
 		},
 	}
 }
 
-// nameOf returns the name of a project that was given none: that of its remote, else of its folder.
+// nameOf returns the name of a project without a given one: that of its remote, else of its folder.
 func nameOf(remote, root string) string {
 	name := strings.TrimSuffix(path.Base(strings.ReplaceAll(strings.TrimRight(remote, "/"), ":", "/")), ".git")
 	if name == "." || name == "/" || name == "" {

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The bytes that SQLite locks in a file. Each connection to a database with a write-ahead log has some of them
-// from its first read until it is closed.
+// The bytes that SQLite locks in a file. Each connection to a database with a write-ahead log has locked some
+// of them from its first read until it is closed.
 const (
 	lockedAt    = 1 << 30
 	lockedBytes = 512
 )
 
-// inUse returns an error if another process has a database open. This process must not: on Unix, closing any
-// handle of the file drops its locks.
+// inUse returns an error if another process has a database open. This process must not have it open: on Unix,
+// closing any handle of the file drops its locks.
 func inUse(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -1,4 +1,4 @@
 package local
 
-// inUse returns nil: a file that a process has open cannot be renamed here.
+// inUse returns nil: Windows does not rename files that a process has open.
 func inUse(string) error { return nil }

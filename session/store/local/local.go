@@ -21,12 +21,13 @@ import (
 // A Database is a database in a file of this machine.
 type Database = sqlite.DB
 
-// Open returns the database of a project in its state folder, which its first call opens. The caller closes it.
+// Open returns the database of a project in its state folder. The first call of a method opens it; the caller
+// closes it.
 func Open(f *state.Folder) *Database { return sqlite.New(sqlite.Options{Path: f.Database()}) }
 
-// Stores returns the stores of a project in a database file of this machine. It touches no file: the
-// first call that needs it opens it. With readOnly nothing is created, and a database that does
-// not exist is empty.
+// Stores returns the stores of a project in a database file of this machine. It touches no file: the first
+// call that needs the file opens it. With readOnly nothing is created, and a missing database counts as
+// empty.
 func Stores(f *state.Folder, readOnly bool, logger *slog.Logger) *store.Stores {
 	member := session.NewMember(f, logger)
 	db := sqlite.New(sqlite.Options{
@@ -42,15 +43,15 @@ func Stores(f *state.Folder, readOnly bool, logger *slog.Logger) *store.Stores {
 			return len(others) > 0, nil
 		},
 		Close: func(context.Context) error {
-			// last: until then no other server takes over what this one runs
+			// close last: until then no other server takes over what this one runs
 			return errors.Join(db.Close(), member.Leave())
 		},
 	}
 }
 
-// SetAside renames a project's database that is damaged, or of another version, with its log, so that the
-// next program begins an empty one. It returns the new path. It is refused while a server runs, none of
-// which can start meanwhile, while any process has the database open, and for a database that can be used.
+// SetAside renames a project's database that is damaged or of another version, with its log, so that the next
+// program begins an empty one. It returns the new path. It refuses while a server runs, while any process has
+// the database open, and for a usable database. No server can start meanwhile.
 func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, err error) {
 	release, err := session.HoldServers(ctx, f)
 	if err != nil {
@@ -70,7 +71,7 @@ func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, e
 		return "", fmt.Errorf("whether %s is damaged cannot be found out, and it was left as it is: %w", path, why)
 	}
 
-	// a server that has only read is not among the servers
+	// a server that has only read the database is not among the servers
 	if err := inUse(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("setting the database aside: %w", err)
 	}
@@ -94,7 +95,7 @@ func SetAside(ctx context.Context, f *state.Folder, now time.Time) (to string, e
 	return to, durable.Disk{}.SyncFolder(f.Dir)
 }
 
-// damage returns why a database cannot be used, nil if it can or does not exist.
+// damage returns why a database cannot be used, or nil if it can or does not exist.
 func damage(ctx context.Context, s *File) error {
 	db := s.database(s.path, true)
 	found, err := db.Damage(ctx)

@@ -18,21 +18,21 @@ import (
 	"deepwork/session/store/transfer"
 )
 
-// A File is the database of a project in a file as a side of a copy.
+// A File is the database file of a project, as a side of a copy.
 type File struct {
 	f      *state.Folder
 	path   string // of the database
-	backup bool   // it is not in the state folder: no server uses it
+	backup bool   // not in the state folder, so no server uses it
 	place  task.Place
 	unlock func()
-	leave  func(text string) string // takes the place out of what sessions say
+	leave  func(text string) string // removes the place from what sessions say
 }
 
 // NewFile returns the database of a project in its state folder.
 func NewFile(f *state.Folder) *File { return &File{f: f, path: f.Database()} }
 
-// NewBackup returns a database of a project in a file that is not the project's own: a copy of it that no
-// server uses. Its folder must exist.
+// NewBackup returns a database of a project in a file that is not the project's own: a copy that no server
+// uses. Its folder must exist.
 func NewBackup(f *state.Folder, path string) *File { return &File{f: f, path: path, backup: true} }
 
 // Where implements transfer.Side.
@@ -55,7 +55,7 @@ func (s *File) Hold(ctx context.Context) (err error) {
 	return err
 }
 
-// Adapt implements transfer.Side: what lies here has no place, nor does a session say that it is at one.
+// Adapt implements transfer.Side: rows and sessions in a file have no place.
 func (s *File) Adapt(r transfer.Row) transfer.Row {
 	for _, column := range []string{"frame", "body"} {
 		if text, has := r.Values[column].(string); has {
@@ -96,12 +96,12 @@ func (s *File) Replace(
 	ctx context.Context, fill func(put func(transfer.Row) error, rows func(f func(transfer.Row) error) error) error,
 ) error {
 	path := s.path
-	if s.backup { // it has its name once it is complete
-		if fi, err := os.Stat(path + "-wal"); err == nil && fi.Size() > 0 { // SQLite would carry it out on the copy
+	if s.backup { // it gets its name once it is complete
+		if fi, err := os.Stat(path + "-wal"); err == nil && fi.Size() > 0 { // SQLite would apply it to the copy
 			return fmt.Errorf("%s-wal is the log of another database: move it away, or choose another file", path)
 		}
 		path += ".part"
-		for _, rest := range parts { // of a copy that was killed
+		for _, rest := range parts { // left by a killed copy
 			if err := os.Remove(path + rest); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -140,10 +140,10 @@ func (s *File) Replace(
 	return nil
 }
 
-// parts are the endings of the files of a database, and of those by which its writers take turns.
+// parts are the suffixes of a database's files, and of those with which its writers take turns.
 var parts = []string{"", "-wal", "-shm", "-turn", "-next"}
 
-// complete checks that a closed database is in one file: SQLite does not report that its log did not fit.
+// complete checks that a closed database is in one file: SQLite does not report if its log did not fit.
 func complete(path string) error {
 	fi, err := os.Stat(path + "-wal")
 	if errors.Is(err, fs.ErrNotExist) || err == nil && fi.Size() == 0 {

@@ -14,15 +14,15 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// text returns a statement for the server: @ is the schema and a dot, and the parameters ? and ?1
-// become $1.
+// text returns a statement for the server: @ becomes the schema and a dot, and the parameters ? and ?1 become
+// $1.
 func (s *Store) text(query string) string {
 	if known, ok := s.texts.Load(query); ok {
 		return known.(string)
 	}
 
 	var b strings.Builder
-	n := 0 // the highest number of a parameter yet
+	n := 0 // the highest number of a parameter so far
 	quoted := false
 	for i := 0; i < len(query); i++ {
 		switch c := query[i]; {
@@ -33,7 +33,7 @@ func (s *Store) text(query string) string {
 			b.WriteString(s.schema + ".")
 		case c == '?' && !quoted && i+1 < len(query) && '1' <= query[i+1] && query[i+1] <= '9':
 			b.WriteByte('$')
-			n = max(n, int(query[i+1]-'0')) // no statement has ten of these
+			n = max(n, int(query[i+1]-'0')) // no statement has ten parameters with numbers
 		case c == '?' && !quoted:
 			n++
 			fmt.Fprintf(&b, "$%d", n)
@@ -47,8 +47,9 @@ func (s *Store) text(query string) string {
 	return known
 }
 
-// noCancel prepares a connection that sends no request to cancel a statement when it is given up: PgBouncer 1.18 ends
-// if such a request's own connection is lost (pgbouncer/pgbouncer#801). What is given up ends by its timeouts.
+// noCancel prepares a connection that does not ask the server to cancel a statement that is given up:
+// PgBouncer 1.18 ends if the connection of such a request is lost (pgbouncer/pgbouncer#801). Abandoned
+// statements end by their timeouts.
 func noCancel(_ context.Context, c *pgx.ConnConfig) error {
 	dial, connected := c.DialFunc, new(atomic.Bool)
 	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -64,8 +65,8 @@ func noCancel(_ context.Context, c *pgx.ConnConfig) error {
 	return nil
 }
 
-// exec runs one changing statement as a transaction of its own. An error for which sure is false may
-// mean that it was carried out.
+// exec runs one changing statement as a transaction of its own. After an error without sure, it may have been
+// carried out.
 func (s *Store) exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
 	c, err := s.pool.Conn(ctx)
 	if err != nil {
@@ -81,7 +82,7 @@ func (s *Store) exec(ctx context.Context, query string, args ...any) (changed in
 	return changed, err
 }
 
-// first reads the first row of a query once; found is false if the query has no rows.
+// first reads the first row of a query once. found is false if the query has no rows.
 func (s *Store) first(ctx context.Context, query string, args []any, to ...any) (found bool, err error) {
 	err = s.pool.QueryRowContext(ctx, s.text(query), args...).Scan(to...)
 	if isNoRows(err) {
@@ -111,9 +112,10 @@ type notSent struct{ error }
 
 func (e *notSent) Unwrap() error { return e.error }
 
-// notApplied reports whether the statement or transaction with this error was not carried out. The server
-// says so by any error but the end of the connection, and PgBouncer may report that as its own. That
-// pgx calls an error safe to retry is not enough: it may be that of a connection whose reply was lost.
+// notApplied reports whether the statement or transaction with this error was certainly not carried out. The
+// server says so by any error except the end of the connection, and PgBouncer may report that as its own
+// error. It is not enough that pgx calls an error safe to retry: it may come from a connection whose reply
+// was lost.
 func notApplied(err error) bool {
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return said.SeverityUnlocalized == "ERROR" || said.Severity == "ERROR"
@@ -122,5 +124,5 @@ func notApplied(err error) bool {
 	return not
 }
 
-// weaken leaves a check out of a statement, in a program that is built for the simulation.
+// weaken leaves a check out of a statement, in a program built for the simulation.
 var weaken = func(text string) string { return text }

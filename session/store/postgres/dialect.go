@@ -15,8 +15,8 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// Database returns the task board, the executions and the changes of the project. Its Close does nothing: the Store's
-// disconnects.
+// Database returns the task board, the executions and the changes of the project. Its Close does nothing,
+// since the Store's disconnects.
 func (s *Store) Database() store.Database { return database{s} }
 
 // newStores returns the stores of the database of s.
@@ -25,7 +25,7 @@ func newStores(s *Store) *sqlstore.Store {
 		Shared: true, NUL: nul, Poll: 2 * time.Second, Hint: s.hinted})
 }
 
-// A database is a Store as store.Database and as sqlstore.Dialect.
+// A database is a Store in its roles as store.Database and sqlstore.Dialect.
 type database struct{ *Store }
 
 func (d database) Sessions() store.Sessions     { return d.stores.Sessions() }
@@ -36,25 +36,24 @@ func (d database) Changes() store.Changes       { return d.stores.Changes() }
 func (d database) Exists() bool                 { return true }
 func (d database) Close() error                 { return nil }
 
-// Damage finds nothing: the server checks its pages and references.
+// Damage finds nothing, since the server checks its pages and references.
 func (d database) Damage(sqlstore.Tx) []session.Finding { return nil }
 
-// Transactions commit in another order than that of their ids and of the positions of their rows. So the
-// position of a follower is a snapshot: it has read the rows of all transactions that are finished in it.
-// New are the rows of transactions that are finished in the current snapshot and were not in that one,
-// whatever their ids. So writers do not wait for each other, and a transaction that lasts long, in whatever
-// database of the server, does not delay the changes of others, as it would if followers read up to the
-// oldest transaction in progress.
+// Transactions do not commit in the order of their ids, or of the positions of their rows. So the position of
+// a follower is a snapshot: the follower has read the rows of all transactions that are finished in it. New
+// rows are those of transactions that are finished in the current snapshot but were not in that one, whatever
+// their ids. So writers do not wait for each other. A long transaction, in any database of the server, does
+// not delay the changes of others, as it would if followers read up to the oldest transaction in progress.
 //
-// scopes.pruned is the highest id of a transaction whose rows were removed. A follower may have missed
-// them if a transaction with an id up to that one has finished since its snapshot. Rows and ids that are
-// above those of the server came with a dump from another one, and are ignored until it reaches them.
+// scopes.pruned is the highest id of a transaction whose rows were removed. A follower may have missed them
+// if a transaction with an id up to that one has finished since its snapshot. Rows with ids above the
+// server's came in a dump from another server, and are ignored until this server reaches them.
 //
-// A position is unknown once the server was started again or replaced by its standby, since it may then
-// give the same ids to other transactions. There is one gap: if a process of the server crashes, it goes
-// on without a new start, and may give ids again that it had not written to disk. A follower that does not
-// look before they are used up misses those changes. Followers must read from the primary: the snapshots
-// of a standby do not list all transactions in progress.
+// A position becomes unknown when the server is restarted or replaced by its standby, since it may then give
+// the same ids to other transactions. There is one gap: if a process of the server crashes, the server goes
+// on without a restart, and may reuse ids that it had not written to disk. A follower that does not look
+// before they are used up misses those changes. Followers must read from the primary: the snapshots of a
+// standby do not list all transactions in progress.
 const (
 	snapshots = `WITH x AS MATERIALIZED (SELECT feed_snapshot(?1) AS seen, pg_current_snapshot() AS latest) `
 	newRows   = ` FROM changes, x WHERE xid >= pg_snapshot_xmin(seen) AND NOT pg_visible_in_snapshot(xid, seen) ` +
@@ -70,7 +69,7 @@ var feed = sqlstore.Feed{
 			EXISTS (SELECT` + newRows + `)
 		FROM x`,
 	After: snapshots + `SELECT kind, id` + newRows + ` ORDER BY xid, position`,
-	// One process at a time; another one does not wait.
+	// Only one process prunes at a time; others do not wait.
 	Prune: `WITH mine AS MATERIALIZED (SELECT FROM scopes WHERE id = scope() FOR NO KEY UPDATE SKIP LOCKED),
 			gone AS (DELETE FROM changes WHERE EXISTS (SELECT FROM mine)
 				AND (at < ?1 OR (xid, position) <= (SELECT xid, position FROM changes ORDER BY xid DESC, position ` +
@@ -80,8 +79,8 @@ var feed = sqlstore.Feed{
 			WHERE id = scope() AND EXISTS (SELECT FROM gone)`,
 }
 
-// A singleReader runs a statement that reads, in one round trip: without a transaction there is no search
-// path, so it names the rows of the project in each table, and the clock, in full.
+// A singleReader runs a reading statement in one round trip. Without a transaction there is no search path,
+// so the statement names the project's rows in each table, and the clock, in full.
 type singleReader struct {
 	s     *Store
 	scope int64
@@ -96,7 +95,7 @@ func (l singleReader) text(query string) string {
 
 	text := named.ReplaceAllStringFunc(query, func(source string) string {
 		before, table, _ := strings.Cut(strings.TrimSuffix(source, " "), " ")
-		if strings.Contains(query, table+" (") { // the statement defines it
+		if strings.Contains(query, table+" (") { // defined by the statement itself
 			return source
 		}
 		return fmt.Sprintf("%s (SELECT * FROM @%s_all WHERE scope = %d) ", before, table, l.scope)
@@ -118,17 +117,17 @@ func (l singleReader) QueryRowContext(ctx context.Context, query string, args ..
 	return l.s.pool.QueryRowContext(ctx, l.text(query), plain(args)...)
 }
 
-// nul is stored for a NUL character, which PostgreSQL refuses: a code point that no text has.
+// nul stands for a NUL character, which PostgreSQL does not store: a code point that occurs in no text.
 const nul = "\uFDD0"
 
-// plainText makes a text what PostgreSQL accepts: UTF-8 without NUL.
+// plainText converts a text to what PostgreSQL accepts: UTF-8 without NUL.
 func plainText(s string) string {
 	return replacer.Replace(strings.ToValidUTF8(s, "\uFFFD"))
 }
 
 var replacer = strings.NewReplacer(nul, "\uFFFD", "\x00", nul)
 
-// plain returns the arguments of a statement as values that pgx sends as they are.
+// plain returns the arguments of a statement as values that pgx sends unchanged.
 func plain(args []any) []any {
 	all := make([]any, len(args))
 	for i, a := range args {

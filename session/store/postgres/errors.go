@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// passing reports whether an error is one of the connection or of the server's state, so that the same
-// call may succeed later.
+// passing reports whether an error concerns the connection or the server's state, so that the same call may
+// succeed later.
 func passing(err error) bool {
 	if errors.Is(err, store.ErrPending) || errors.Is(err, context.Canceled) {
 		return false
@@ -27,7 +27,7 @@ func passing(err error) bool {
 		switch said.Code[:2] {
 		case "08", "53", "57": // the connection, resources, the operator
 			return true
-		case "28", "3D": // the role or the database: somebody corrects that
+		case "28", "3D": // the role or the database, which somebody will correct
 			return true
 		}
 		return slices.Contains([]string{"40001", "40P01", "25P03", "55P03", "25006"}, said.Code)
@@ -69,13 +69,13 @@ func (s *Store) explain(err error) error {
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		text = said.Error() + remedies[said.Code]
 	} else if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		// one of several with the same text
+		// one of several errors with the same text
 		text = dial.Error() + "; see that the server runs, and that the host and the port of the URL are right"
 	}
 	return fmt.Errorf("%w: %s: %s", store.ErrUnavailable, s.where, text)
 }
 
-// remedies are what can be done about errors of the server, by their code.
+// remedies say what to do about errors of the server, by code.
 var remedies = map[string]string{
 	"3D000": "; create the database, for example with createdb, or correct its name in the URL",
 	"28P01": "; correct the password in the URL or in ~/.pgpass",

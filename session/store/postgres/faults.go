@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// The simulation shows that each check is needed: with this variable the program leaves one out. "revision"
-// replaces revisions that it does not know, and "request" begins a second session by a call that has begun one.
-// Those that are not in SQL are in package record.
+// The simulation shows that each check is needed: with this variable the program leaves one out. With
+// "revision" it replaces revisions that it does not know; with "request" a repeated call begins a second
+// session. Checks that are not in SQL are in package record.
 func init() {
 	with := map[string][]string{
 		"revision": {"AND w.revision = before", "AND before IS NOT NULL"},

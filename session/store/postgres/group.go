@@ -11,21 +11,21 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Transitions share transactions, and so syncs and round trips, only while as many as lanes are on
-// their way: then the others wait, and the next lane that is free takes them as a group. No transaction
-// waits for the rows of several sessions: a group leaves out what is locked elsewhere, and a
-// transition that was left out, or whose group was refused, is tried alone, outside of the lanes.
+// Transitions share transactions, and thus syncs and round trips, only while all lanes are in use. Then
+// further ones wait, and the next free lane takes them as a group. No transaction waits for the rows of
+// several sessions: a group leaves out rows that are locked elsewhere. A transition that was left out, or
+// whose group was refused, is tried alone, outside the lanes.
 const (
-	lanes      = 8       // transactions at once
-	groupSize  = 32      // members of a group at most
-	groupBytes = 1 << 18 // of their texts; a larger one goes alone
+	lanes      = 8       // concurrent transactions
+	groupSize  = 32      // maximum number of members in a group
+	groupBytes = 1 << 18 // of a group's texts; a larger transition goes alone
 )
 
 // A member is a transition that waits.
 type member struct {
 	write *store.SessionWrite
-	turn  chan []*member // receives the group that it has to lead, or is closed after its group has ended; holds 1
-	made  *bool          // with err, the outcome; if both are nil, it is to be tried alone
+	turn  chan []*member // capacity 1: receives the group that it has to lead, or is closed after its group has ended
+	made  *bool          // with err, the outcome; if both are nil, the transition must be tried alone
 	err   error
 }
 
@@ -36,7 +36,8 @@ type groups struct {
 	waiting []*member
 }
 
-// enter returns nil if a lane is free, which is the caller's until it calls leave; else it waits.
+// enter takes a free lane and returns nil; the caller must call leave. Without a free lane it returns a
+// waiting member.
 func (g *groups) enter(w *store.SessionWrite) *member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,7 +51,7 @@ func (g *groups) enter(w *store.SessionWrite) *member {
 	return m
 }
 
-// withdraw reports whether a member was still waiting; it no longer does.
+// withdraw removes a member from those that wait, and reports whether it was waiting.
 func (g *groups) withdraw(m *member) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -63,7 +64,7 @@ func (g *groups) withdraw(m *member) bool {
 	return false
 }
 
-// leave hands the caller's lane to those who wait longest.
+// leave hands the caller's lane to those that have waited longest.
 func (g *groups) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,7 +84,7 @@ func (g *groups) leave() {
 	group[0].turn <- group
 }
 
-// sizeOf returns about how many bytes a transition sends.
+// sizeOf returns approximately how many bytes a transition sends.
 func sizeOf(w *store.SessionWrite) int {
 	n := len(w.Frame)
 	for _, p := range w.Put {
@@ -92,8 +93,9 @@ func sizeOf(w *store.SessionWrite) int {
 	return n
 }
 
-// inGroup makes a transition in a lane, alone or with others. It returns nil and no error if it is to be tried
-// outside of the lanes, as are those whose rows others may wait for: new sessions and definitions.
+// inGroup makes a transition in a lane, alone or with others. It returns nil and no error if the transition
+// must be tried outside the lanes. So must those for whose rows others may wait: new sessions and
+// definitions.
 func (d database) inGroup(ctx context.Context, w *store.SessionWrite, now time.Time) (made *bool, err error) {
 	if w.Before < 0 || w.Define != nil {
 		return nil, nil
@@ -117,7 +119,7 @@ func (d database) inGroup(ctx context.Context, w *store.SessionWrite, now time.T
 		if g.withdraw(m) {
 			return nil, d.explain(ctx.Err())
 		}
-		group = <-m.turn // it is on its way, which takes no longer than callTime
+		group = <-m.turn // being carried out, which takes at most callTime
 	}
 	if group != nil {
 		defer g.leave()
@@ -127,8 +129,8 @@ func (d database) inGroup(ctx context.Context, w *store.SessionWrite, now time.T
 	return m.made, m.err
 }
 
-// lead makes the transitions of a group, for all of its members: the end of the context of the one that
-// leads is not one of the others'.
+// lead makes the transitions of a group for all of its members. If the context of the leading call ends, that
+// does not affect the others.
 func (d database) lead(ctx context.Context, now time.Time, group []*member) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()

@@ -13,15 +13,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A hint is a notification that tells the other processes of a project to look for changes now.
-// It is sent by a statement of its own after what it is about, one for all of 50 ms. Nobody relies
-// on it: it may be lost, and any caller that waits for one looks from time to time anyway. Through PgBouncer in
-// transaction mode none arrives: then this process looks at the feed of changes itself, once for all that wait.
+// A hint is a notification that tells the project's other processes to look for changes now. A statement of
+// its own sends it after the change, one hint per 50 ms. It is only a hint: it may be lost, and callers that
+// wait for one also look from time to time. Through PgBouncer in transaction mode no hints arrive; then this
+// process looks at the feed of changes, once for all that wait.
 const (
-	hintPause   = 50 * time.Millisecond  // between two, for who sends and for who looks
-	listenTime  = 5 * time.Second        // to connect and to hear a hint of its own, and between two connections
+	hintPause   = 50 * time.Millisecond  // between two hints, for senders and for those who look
+	listenTime  = 5 * time.Second        // to connect and to hear its own hint, and between two connections
 	listenAgain = time.Minute            // if no hints arrive
-	pollPause   = 500 * time.Millisecond // between two looks at the feed while none can arrive
+	pollPause   = 500 * time.Millisecond // between two looks at the feed while no hints can arrive
 )
 
 var errUnheard = errors.New("the database passes no notifications on, as behind PgBouncer in transaction mode")
@@ -33,13 +33,13 @@ type hints struct {
 
 	mu        sync.Mutex    // guards the following fields
 	next      chan struct{} // closed soon after the next hint
-	count     int           // how many were closed
-	scheduled bool          // next will be closed
+	count     int           // how many channels were closed
+	scheduled bool          // next is about to be closed
 }
 
 func (h *hints) init() { h.unsent, h.next = wait.NewSignal(), make(chan struct{}) }
 
-// hint sends one soon.
+// hint sends a hint soon.
 func (s *Store) hint() {
 	s.hints.sends.Do(func() { s.whileOpen(s.sendHints) })
 	s.hints.unsent.Wake()
@@ -69,7 +69,7 @@ func (s *Store) sendHints() {
 
 func (s *Store) channel() string { return "deepwork_" + s.schema }
 
-// hinted returns a channel that is closed soon after the next hint. Ask for it before looking.
+// hinted returns a channel that is closed soon after the next hint. Call it before looking.
 func (s *Store) hinted() <-chan struct{} {
 	h := &s.hints
 	h.listen.Do(func() { s.whileOpen(s.listen) })
@@ -96,7 +96,7 @@ func (s *Store) poll() {
 	position := ""
 	for wait.For(s.closing, pollPause) == nil {
 		if s.hints.arriving.Load() {
-			position = "" // what comes until hints are missing is not known
+			position = "" // changes before hints were missing are unknown
 			continue
 		}
 		if news, err := s.stores.Changes().Since(s.closing, position); err == nil && news.Next != position {
@@ -131,7 +131,7 @@ func (s *Store) hear() error {
 	if err := c.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
 		return err
 	}
-	if pid != c.PgConn().PID() { // a pooler's: what listens may be given to others
+	if pid != c.PgConn().PID() { // a pooler's: it may give the listening connection to others
 		return errUnheard
 	}
 

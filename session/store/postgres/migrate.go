@@ -15,12 +15,12 @@ import (
 //go:embed migrations/*.sql
 var files embed.FS
 
-// migrations are the steps from an empty schema to the current one, each a script; the version of a
-// schema is the number of steps applied. In a script, @ is the schema and a dot.
+// migrations are the steps from an empty schema to the current one, each a script. The version of a schema is
+// the number of steps applied. In a script, @ means the schema and a dot.
 var migrations = sqlstore.Scripts(files)
 
-// SchemaVersion returns the version of the schema, 0 if it does not exist, and the version that this program
-// migrates it to. It changes nothing.
+// SchemaVersion returns the version of the schema, 0 if it does not exist, and the version to which this
+// program migrates. It changes nothing.
 func (s *Store) SchemaVersion(ctx context.Context) (is, latest int, err error) {
 	var exists bool
 	_, err = s.first(ctx, `SELECT to_regclass($1) IS NOT NULL`, []any{s.schema + ".schema_version"}, &exists)
@@ -30,7 +30,7 @@ func (s *Store) SchemaVersion(ctx context.Context) (is, latest int, err error) {
 	return is, len(migrations), s.explain(err)
 }
 
-// checkVersion refuses the schema of a version that this program does not know.
+// checkVersion returns an error for a schema whose version this program does not know.
 func checkVersion(version int) error {
 	if version > len(migrations) {
 		return sqlstore.OtherVersion(fmt.Sprint(version), len(migrations), "by another schema, ?schema=NAME in its URL")
@@ -38,8 +38,8 @@ func checkVersion(version int) error {
 	return nil
 }
 
-// Migrate creates the schema or brings it to the current version, and returns the versions before and
-// after. A version that this program does not know is task.ErrVersion.
+// Migrate creates the schema or brings it to the current version, and returns the versions before and after.
+// For a version that this program does not know it returns task.ErrVersion.
 func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
@@ -62,8 +62,8 @@ func (s *Store) current(ctx context.Context) error {
 	return err
 }
 
-// migrate creates the schema or brings it to the current version, in one transaction. Of several
-// processes one does it, and the others find it done.
+// migrate creates the schema or brings it to the current version, in one transaction. One of several
+// processes does it, and the others find it done.
 func (s *Store) migrate(ctx context.Context) error {
 	is, latest, err := s.SchemaVersion(ctx)
 	if err != nil || is == latest {

@@ -17,11 +17,11 @@ import (
 
 const moveText = `CALL @move_sessions(NULL, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`
 
-// refusals are what move_sessions raises, by their codes.
+// refusals are the errors that move_sessions raises, by code.
 var refusals = map[string]error{"DW001": store.ErrReviewTaken, "DW002": store.ErrRequested}
 
-// MoveSession implements sqlstore.Mover. The statement is a transaction of its own, or of a group: it
-// names the revision that it replaces. If its reply is lost, the row itself says whether it was made.
+// MoveSession implements sqlstore.Mover. The statement is a transaction of its own, or part of a group's, and
+// names the revision that it replaces. If its reply is lost, the row itself shows whether it was carried out.
 func (d database) MoveSession(ctx context.Context, w *store.SessionWrite, now time.Time) (written bool, err error) {
 	ctx, cancel := d.deadline(ctx)
 	defer cancel()
@@ -48,7 +48,8 @@ func (d database) MoveSession(ctx context.Context, w *store.SessionWrite, now ti
 	return *made, nil
 }
 
-// move makes transitions in one transaction. Of several, the result is nil for one that is to be tried alone.
+// move makes transitions in one transaction. In a group, the result is nil for a transition that must be
+// tried alone.
 func (d database) move(ctx context.Context, now time.Time, writes ...*store.SessionWrite) (made []*bool, err error) {
 	scope, err := d.connect(ctx)
 	if err != nil {
@@ -116,7 +117,7 @@ func moveArgs(scope int64, now time.Time, writes []*store.SessionWrite) []any {
 		gone.ends, gone.kinds, gone.keys, reviewed.ends, reviewed.steps}
 }
 
-// optionsOf returns what not every transition has: its request, its definition and its reviews.
+// optionsOf returns the parts that not every transition has: request, definition and reviews.
 func optionsOf(w *store.SessionWrite) []*string {
 	all := make([]*string, 9)
 	if w.Request != nil {

@@ -13,39 +13,39 @@ import (
 	"deepwork/session/store"
 )
 
-// A place, a machine and a folder, has one row, which says until when it counts as one where a process
-// uses the project. Every process there tries to touch it, and the first one that does so after touchPause
-// changes it. Nobody needs the row to write: it says whether an answer can be expected from the place, and
-// when its agents are given up. Which processes of a place live is known there (package presence).
+// A place is a machine and a folder. It has one row, which says until when it counts as a place where a
+// process uses the project. Every process there tries to touch the row; the first one after touchPause
+// changes it. Nobody needs the row to write: it shows whether the place can be expected to answer, and when
+// its agents are given up. Which processes of a place live is known only there (package presence).
 const (
 	touchEvery = 10 * time.Second
 	placeLife  = "25 s"
 	touchPause = "9 s"
 	touchTime  = 4 * time.Second        // of one statement
-	probePause = 200 * time.Millisecond // between two while the database does not answer
-	silentTime = 2 * time.Second        // after which calls fail at once
-	// for all places to be touched, after the database was away or its clock was set forward
+	probePause = 200 * time.Millisecond // between two tries while the database does not answer
+	silentTime = 2 * time.Second        // after this, calls fail at once
+	// for all places to be touched, after the database was unreachable or its clock was set forward
 	settleTime = 2 * touchEvery
-	forgetTime = "30 days" // after which the row of a place that is gone is removed
+	forgetTime = "30 days" // after this, the row of a place that is gone is removed
 )
 
-// unknownFor is what GoneFor returns for a place without a row.
+// unknownFor is the result of GoneFor for a place without a row.
 const unknownFor = 30 * 24 * time.Hour
 
 var errReadOnly = errors.New("the store was opened read-only")
 
-// contact is what a process knows of the database.
+// contact is what a process knows about the database.
 type contact struct {
 	probe   wait.Signal // wakes the goroutine
 	keeping sync.Once
 
 	mu      sync.Mutex // guards the following fields
 	entered bool       // this process touches its place
-	failed  error      // why calls fail at once: the database does not answer, or its schema is newer than this program
-	silent  time.Time  // since when the database has not answered; zero if it does
-	clock   time.Time  // of the database when it last answered; zero before that
-	read    time.Time  // when it was read, with a monotonic reading
-	settled time.Time  // until then, places may look gone that could not be touched
+	failed  error      // why calls fail at once: no answer, or a schema newer than this program
+	silent  time.Time  // when the database stopped answering; zero if it answers
+	clock   time.Time  // the database's, at its last answer; zero before that
+	read    time.Time  // when clock was read, with a monotonic reading
+	settled time.Time  // until then, places that could not be touched may look gone
 }
 
 // refused returns why calls fail at once, or nil.
@@ -63,8 +63,8 @@ func (s *Store) Unavailable() error {
 	return s.refused()
 }
 
-// now returns the time by the clock of the database, by which processes on several machines agree, or
-// that of this process before the first contact.
+// now returns the time by the database's clock, on which processes of several machines agree, or this
+// process's time before the first contact.
 func (s *Store) now() time.Time {
 	c := &s.contact
 	c.mu.Lock()
@@ -75,7 +75,7 @@ func (s *Store) now() time.Time {
 	return c.clock.Add(time.Since(c.read))
 }
 
-// setClock takes over the clock of the database, in seconds since 1970.
+// setClock sets the time of the database's clock, in seconds since 1970.
 func (s *Store) setClock(seconds float64) {
 	c, now := &s.contact, time.UnixMicro(int64(seconds*1e6))
 	c.mu.Lock()
@@ -86,7 +86,7 @@ func (s *Store) setClock(seconds float64) {
 	c.clock, c.read = now, time.Now()
 }
 
-// settling reports whether places may look gone that could not be touched.
+// settling reports whether places that could not be touched may look gone.
 func (s *Store) settling() bool {
 	s.contact.mu.Lock()
 	defer s.contact.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *Store) entered() bool {
 	return s.contact.entered
 }
 
-// keep watches over the database from now on: at each wake of contact.probe, and when the place is to be touched.
+// keep watches the database from now on: at each wake of contact.probe, and when the place must be touched.
 func (s *Store) keep() {
 	s.contact.keeping.Do(func() {
 		s.whileOpen(func() {
@@ -146,7 +146,7 @@ func (s *Store) keep() {
 func (s *Store) probe() error {
 	scope, err := s.join(s.closing)
 	if err == nil {
-		// Closing waits for it: the database might carry out one that was given up after leave.
+		// Closing waits for this: the database might carry out an abandoned statement after leave.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.closing), touchTime)
 		err = s.explain(s.touch(ctx, scope, s.entered()))
 		cancel()
@@ -165,7 +165,7 @@ func (s *Store) fails(err error) {
 	s.contact.failed = err
 }
 
-// heard notes whether the database can be used; err is why it cannot.
+// heard records whether the database can be used; err says why not.
 func (s *Store) heard(err error) {
 	c := &s.contact
 	c.mu.Lock()
@@ -176,7 +176,7 @@ func (s *Store) heard(err error) {
 	case err == nil:
 		c.failed, c.silent = nil, time.Time{}
 	case errors.Is(err, store.ErrUnavailable) && c.silent.IsZero():
-		c.silent = time.Now() // it may be busy for a moment
+		c.silent = time.Now() // it may be busy only for a moment
 	case !errors.Is(err, store.ErrUnavailable) || time.Since(c.silent) >= silentTime:
 		c.failed = err
 	}
@@ -188,8 +188,8 @@ func (s *Store) heard(err error) {
 	}
 }
 
-// touch reads the version of the schema and the clock of the database, and touches the place if the
-// process has entered it. In a schema that was made again, the scope is that of another project, or of none.
+// touch reads the version of the schema and the clock of the database, and touches the place if the process
+// has entered it. If the schema was recreated, the scope belongs to another project, or to none.
 func (s *Store) touch(ctx context.Context, scope int64, entered bool) error {
 	query := `SELECT version, extract(epoch FROM clock_timestamp())::float8, EXISTS (SELECT FROM @scopes WHERE id ` +
 		`= $1 AND name = $2) FROM @schema_version`
@@ -220,7 +220,7 @@ func (s *Store) touch(ctx context.Context, scope int64, entered bool) error {
 		"start the server again for what is there now", s.where, s.o.Project)
 }
 
-// leave makes the place of this process one where no process uses the project.
+// leave records that no process uses the project at this process's place any more.
 func (s *Store) leave(ctx context.Context) {
 	_, err := s.probes.ExecContext(ctx,
 		s.text(`UPDATE @places SET until = least(until, clock_timestamp()) WHERE scope = $1 AND machine = $2 AND `+
@@ -230,7 +230,7 @@ func (s *Store) leave(ctx context.Context) {
 	}
 }
 
-// ask reads something that does not change, by a statement with the scope as its first parameter.
+// ask reads something that does not change, with a statement whose first parameter is the scope.
 func (s *Store) ask(ctx context.Context, query string, to any, args ...any) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
@@ -244,9 +244,9 @@ func (s *Store) ask(ctx context.Context, query string, to any, args ...any) erro
 	})
 }
 
-// GoneFor returns for how long no process at a place has used the project, by the clock of the database: 0
-// if one does, or may: while the database was away, nobody could touch a place. One that was killed, or is cut off, is
-// noticed after half a minute.
+// GoneFor returns how long no process at a place has used the project, by the database's clock. It returns 0
+// if one does, or may: while the database was unreachable, nobody could touch a place. A killed or cut-off
+// process is noticed after half a minute.
 func (s *Store) GoneFor(ctx context.Context, p task.Place) (time.Duration, error) {
 	var gone *float64
 	err := s.ask(ctx,
@@ -270,7 +270,7 @@ func (s *Store) Elsewhere(ctx context.Context) (used bool, err error) {
 	return used, err
 }
 
-// A Place is one where a process uses the project.
+// A Place is a place where a process uses the project.
 type Place struct {
 	Machine string // Options.Machine there
 	Host    string

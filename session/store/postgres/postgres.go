@@ -36,33 +36,33 @@ import (
 
 const (
 	callTime    = 10 * time.Second // of a call whose context has no deadline
-	connections = 24               // of a process at most, and one to touch its place, and one for hints
+	connections = 24               // per process, plus one to touch its place, plus one for hints
 )
 
 // Options configure a Store. URL, Project and Machine are required.
 type Options struct {
-	// URL is postgres://user:password@host:port/database, with the parameters that pgx knows, and
-	// schema, by default deepwork. Off this machine it needs sslmode=verify-full.
+	// URL is postgres://user:password@host:port/database, with the parameters of pgx, and schema, by default
+	// deepwork. For another machine it needs sslmode=verify-full.
 	URL        string
 	Project    string     // the name that all machines use for the project
 	Repository Repository // of Root; zero is refused
-	Machine    string     // the id of this installation; with Root it is the place
+	Machine    string     // the id of this installation; Machine and Root are the place
 	Root       string     // of the project on this machine
 	ReadOnly   bool       // nothing is created, migrated or written
-	// Admit returns why the folder may not use the project's name, which fits its repository; first says that this
-	// call has bound it. nil admits.
+	// Admit returns why the folder may not use the project's name, which matches its repository. first means
+	// that this call has bound the name. nil admits every folder.
 	Admit func(ctx context.Context, first bool) error
-	// Alone reports whether no other process of the place uses the project; nil means that none does.
+	// Alone reports whether no other process of the place uses the project; nil means that no other does.
 	Alone  func() bool
 	Logger *slog.Logger
 	Now    func() time.Time // default: the clock of the database
 }
 
-// A Store is a process's access to the database. It connects when it is first used, and again
-// whenever the connection was lost. Its methods may be called from any goroutine, and take at most
-// until the deadline of their context, else 10 seconds; they fail at once while the database is known to
-// be away. Errors: store.ErrUnavailable if the database does not answer, task.ErrVersion if the
-// schema has a version that this program does not know, or task.ErrClosed.
+// A Store is a process's access to the database. It connects when first used, and reconnects whenever the
+// connection was lost. Its methods may be called from any goroutine. They return by the deadline of their
+// context, or within 10 seconds, and fail at once while the database is known to be unreachable. Errors:
+// store.ErrUnavailable if the database does not answer, task.ErrVersion if the schema has a version that this
+// program does not know, or task.ErrClosed.
 type Store struct {
 	o      Options
 	host   string
@@ -71,19 +71,19 @@ type Store struct {
 	where  string
 
 	pool     *sql.DB
-	probes   *sql.DB       // to touch the place, so that calls cannot delay it
+	probes   *sql.DB       // to touch the place; calls cannot delay it
 	joining  chan struct{} // holds an element while a call connects
 	writing  chan struct{} // holds an element while a transaction changes the board
 	scope    atomic.Int64  // scopes.id; 0 means not connected yet
-	texts    sync.Map      // statements as given, to those of this schema
-	looks    sync.Map      // those of a singleReader, likewise
+	texts    sync.Map      // statements as given -> those of this schema
+	looks    sync.Map      // statements of a singleReader, likewise
 	contact  contact
 	stores   *sqlstore.Store // of the database
 	hints    hints
 	groups   groups
 	closing  context.Context
 	halt     context.CancelFunc
-	finished sync.WaitGroup // the goroutines of the contact and the hints
+	finished sync.WaitGroup // the goroutines of contact and hints
 }
 
 // Open returns the store of a project. It checks the URL and does not connect.
@@ -133,7 +133,7 @@ func Open(o Options) (*Store, error) {
 
 	for _, pool := range []*sql.DB{s.pool, s.probes} {
 		pool.SetConnMaxIdleTime(time.Minute)
-		pool.SetConnMaxLifetime(10 * time.Minute) // a server that was moved is found again
+		pool.SetConnMaxLifetime(10 * time.Minute) // so that a server that was moved is found again
 	}
 
 	s.closing, s.halt = context.WithCancel(context.Background())
@@ -147,8 +147,8 @@ func Open(o Options) (*Store, error) {
 // Where returns the host, database and schema, for messages.
 func (s *Store) Where() string { return s.where }
 
-// Open connects now, creates or migrates the schema if necessary, and checks that the project's name
-// belongs to the repository. If the database is away, calls fail at once until it answers.
+// Open connects now, creates or migrates the schema if necessary, and checks that the project's name belongs
+// to the repository. If the database cannot be reached, calls fail at once until it answers.
 func (s *Store) Open(ctx context.Context) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
@@ -161,8 +161,8 @@ func (s *Store) Open(ctx context.Context) error {
 	return err
 }
 
-// Close disconnects. Its place is then one where the project is not used, if no other process there uses it.
-// It waits until ctx ends at most.
+// Close disconnects. If no other process at this place uses the project, the place no longer counts as using
+// it. It waits at most until ctx ends.
 func (s *Store) Close(ctx context.Context) error {
 	if s.closing.Err() != nil {
 		return nil
@@ -187,8 +187,8 @@ func (s *Store) deadline(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, callTime)
 }
 
-// connect returns the scope of the project, for a call that begins. It fails at once if the database is
-// known to be away.
+// connect returns the scope of the project, for a call that begins. It fails at once if the database is known
+// to be unreachable.
 func (s *Store) connect(ctx context.Context) (scope int64, err error) {
 	if err := s.refused(); err != nil && s.closing.Err() == nil {
 		return 0, err
@@ -196,7 +196,7 @@ func (s *Store) connect(ctx context.Context) (scope int64, err error) {
 	return s.join(ctx)
 }
 
-// join returns the scope of the project. The first call that succeeds has migrated the schema.
+// join returns the scope of the project. The first successful call has migrated the schema.
 func (s *Store) join(ctx context.Context) (scope int64, err error) {
 	if s.closing.Err() != nil {
 		return 0, task.ErrClosed
@@ -216,7 +216,7 @@ func (s *Store) join(ctx context.Context) (scope int64, err error) {
 		return scope, nil
 	}
 
-	ctx, cancel := context.WithTimeout(s.closing, callTime) // for other calls, too
+	ctx, cancel := context.WithTimeout(s.closing, callTime) // also on behalf of other calls
 	defer cancel()
 	err = s.retry(ctx, func() error {
 		prepare := s.migrate
@@ -235,7 +235,7 @@ func (s *Store) join(ctx context.Context) (scope int64, err error) {
 		return 0, task.ErrClosed
 	}
 
-	if err != nil && !errors.Is(err, store.ErrUnavailable) { // which names the database
+	if err != nil && !errors.Is(err, store.ErrUnavailable) { // the error must name the database
 		err = fmt.Errorf("opening %s: %w", s.where, err)
 	}
 	if err != nil {

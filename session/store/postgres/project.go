@@ -9,7 +9,7 @@ import (
 	"deepwork/catalog/task"
 )
 
-// A Repository identifies a project's repository on all machines. Either may be empty.
+// A Repository identifies a project's repository on all machines. Either field may be empty.
 type Repository struct {
 	Remote     string // its URL
 	RootCommit string // the hash of its first commit
@@ -25,8 +25,9 @@ func (r Repository) String() string {
 	return r.Remote
 }
 
-// normalized returns r with a remote that is the same for all ways to reach it, host/path, and has no
-// credentials. A remote that is a folder is dropped: other machines have it elsewhere, or another one.
+// normalized returns r with a remote, host/path, that is the same for all ways to reach it and has no
+// credentials. A remote that is a folder is dropped: other machines have it elsewhere, or have another one
+// there.
 func (r Repository) normalized() Repository {
 	host, path := "", ""
 	if u, err := url.Parse(r.Remote); err == nil && u.Scheme != "" && u.Host != "" {
@@ -43,12 +44,12 @@ func (r Repository) normalized() Repository {
 	return r
 }
 
-// same reports whether both may be the same repository: they have a remote or a root commit in common.
+// same reports whether both may be the same repository: they share a remote or a root commit.
 func (r Repository) same(o Repository) bool {
 	return r.Remote != "" && r.Remote == o.Remote || r.RootCommit != "" && r.RootCommit == o.RootCommit
 }
 
-// bind returns the scope of the project's name, which the first use binds to the repository.
+// bind returns the scope of the project's name. The first use binds the name to the repository.
 func (s *Store) bind(ctx context.Context) (scope int64, err error) {
 	mine, first := s.o.Repository.normalized(), false
 	if mine != (Repository{}) && !s.o.ReadOnly {
@@ -86,8 +87,7 @@ func (s *Store) bind(ctx context.Context) (scope int64, err error) {
 // unidentified describes a folder whose Repository is zero.
 const unidentified = "in no repository, or in one with neither its first commit nor a remote on another machine"
 
-// refusal returns why this folder may not use the project's name, which is bound to a repository; nil if
-// it may.
+// refusal returns why this folder may not use the project's name, which is bound to a repository, or nil.
 func (s *Store) refusal(bound Repository) error {
 	switch mine := s.o.Repository.normalized(); {
 	case mine.same(bound):
@@ -101,20 +101,20 @@ func (s *Store) refusal(bound Repository) error {
 	}
 }
 
-// A Status describes the database and the project in it for people.
+// A Status describes the database and the project in it, for people.
 type Status struct {
-	Version    int    // of the schema; 0 means that the schema does not exist
+	Version    int    // of the schema; 0 means that it does not exist
 	Latest     int    // the version that this program knows
 	Repository string // to which the name of the project is bound; "" means none yet
-	Refusal    error  // why this program cannot use the schema, or this folder the name; nil if they may
+	Refusal    error  // why this program cannot use the schema, or this folder the name; or nil
 
 	Sessions, Active, Tasks, Attempts, Executions int // Executions are those of workflows elsewhere
 
 	Places []Place // where the project is used
 }
 
-// Status returns what is there, and changes nothing. If the schema has another version than this
-// program's, or the name of the project is unknown, the rest is zero.
+// Status describes the database and changes nothing. If the schema has another version than this program's,
+// or the project's name is unknown, the rest is zero.
 func (s *Store) Status(ctx context.Context) (st Status, err error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A side is a project in the database as a side of a copy: one transaction, which has locked the
-// project, so that no process can enter it, and none of the board's writers gets its turn.
+// A side is a project in the database, as a side of a copy: one transaction that has locked the project, so
+// that no process can enter it, and no writer of the board gets its turn.
 type side struct {
 	s     *Store
 	place task.Place
@@ -23,19 +23,19 @@ type side struct {
 	c     *sql.Conn // nil unless held
 }
 
-// Side returns the project as a side of a copy; place is for rows without one. The Store must not have entered.
+// Side returns the project as a side of a copy; place is for rows that have none. The Store must not have
+// entered.
 func (s *Store) Side(place task.Place) transfer.Side { return &side{s: s, place: place} }
 
-// copyTime is how long one statement of a copy may take, and how long the other side may keep it
-// waiting.
+// copyTime is how long one statement of a copy may take, and how long the other side may keep it waiting.
 const copyTime = 2 * time.Minute
 
 func (x *side) Where() string { return fmt.Sprintf("project %s in %s", x.s.o.Project, x.s.where) }
 
 func (x *side) querier() querier { return querier{x.s, x.c} }
 
-// Hold implements transfer.Side. A process at a new place waits for the project's row, to which the place's refers; one
-// at a known place waits for the place's row.
+// Hold implements transfer.Side. A process at a new place waits for the project's row, to which the place's
+// row refers; a process at a known place waits for that place's row.
 func (x *side) Hold(ctx context.Context) (err error) {
 	soon, cancel := x.s.deadline(ctx)
 	defer cancel()
@@ -88,8 +88,8 @@ func (x *side) Rows(ctx context.Context, f func(transfer.Row) error) error {
 	return x.s.explain(err)
 }
 
-// Adapt implements transfer.Side: what an agent has worked on lies at this place, repositories are found
-// by their names, and text has what PostgreSQL accepts.
+// Adapt implements transfer.Side: the work of agents is at this place, repositories are found by their names,
+// and texts have only what PostgreSQL accepts.
 func (x *side) Adapt(r transfer.Row) transfer.Row {
 	v := r.Values
 	for column, value := range v {
@@ -133,7 +133,7 @@ func (x *side) Replace(
 	err := fill(func(r transfer.Row) error {
 		err := board.Put(ctx, r)
 		if machine := r.Values["machine_id"]; err == nil && r.Table == "attempts" && machine != "" {
-			// Its machine counts as gone from now on, not since ever.
+			// Its machine counts as gone from now on, not since the beginning.
 			_, err = q.ExecContext(ctx,
 				`INSERT INTO places (scope, machine, root, host, until) VALUES ($1, $2, $3, $4, clock_timestamp()) `+
 					`ON CONFLICT (machine, root) DO NOTHING`,
@@ -147,8 +147,8 @@ func (x *side) Replace(
 	return x.commit(ctx)
 }
 
-// commit commits what was written. If the reply to the commit is lost, it waits for the lock of the
-// project again, and looks whether there is anything.
+// commit commits what was written. If the reply to the commit is lost, it waits for the project's lock again,
+// and checks whether anything was written.
 func (x *side) commit(ctx context.Context) error {
 	err := raw(x.c, func(p *pgconn.PgConn) error {
 		ctx, cancel := context.WithTimeout(ctx, copyTime)

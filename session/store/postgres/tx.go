@@ -22,7 +22,7 @@ type querier struct {
 	c *sql.Conn
 }
 
-// text is that of the store; an id is unique in a project.
+// text returns the store's text of a statement; an id is unique within a project.
 func (q querier) text(query string) string {
 	return q.s.text(strings.Replace(query, "ON CONFLICT (", "ON CONFLICT (scope, ", 1))
 }
@@ -39,22 +39,22 @@ func (q querier) QueryRowContext(ctx context.Context, query string, args ...any)
 	return q.c.QueryRowContext(ctx, q.text(query), plain(args)...)
 }
 
-// A process that is suspended within a transaction keeps others waiting until the server ends it.
+// A process that is suspended within a transaction makes others wait until the server ends the transaction.
 const beginText = `; SET LOCAL idle_in_transaction_session_timeout = 2000; SET LOCAL search_path = %s; SET LOCAL ` +
 	`statement_timeout = %d; SET LOCAL lock_timeout = %[2]d; SET LOCAL deepwork.scope = '%d'`
 
-// Each transaction begins with a look at the schema's version and the database's clock. One that changes
-// something has its id there, by which its outcome is found if the reply to its commit is lost, and the start of the
-// server, which may give the same ids again after another start.
+// Each transaction begins by reading the schema's version and the database's clock. A changing transaction
+// also reads its id, by which its outcome is found if the reply to its commit is lost, and the start time of
+// the server, which may reuse ids after a restart.
 const (
 	looksText   = `; SELECT version, extract(epoch FROM clock_timestamp()) FROM schema_version`
 	changesText = `; SELECT version, extract(epoch FROM clock_timestamp()), pg_current_xact_id(), extract(epoch ` +
 		`FROM pg_postmaster_start_time()) FROM schema_version`
 )
 
-// Transact implements sqlstore.Dialect. The tables of the project are in the search path. f runs
-// again also if the connection is lost before the end. If a commit is not confirmed, Transact asks
-// for its outcome; store.ErrPending means that it could not be learned.
+// Transact implements sqlstore.Dialect. The project's tables are in the search path. f runs again also if the
+// connection is lost before the end. If a commit is not confirmed, Transact asks for its outcome;
+// store.ErrPending means that it could not be determined.
 func (s *Store) Transact(
 	ctx context.Context, mode sqlstore.Mode, f func(context.Context, sqlstore.Querier) error,
 ) error {
@@ -92,7 +92,7 @@ func (s *Store) transact(
 		return s.retry(ctx, func() error { return s.inTransaction(ctx, how, f) })
 	}
 
-	// Those of this process wait here, without a connection.
+	// Transactions of this process wait here, without a connection.
 	select {
 	case s.writing <- struct{}{}:
 		defer func() { <-s.writing }()
@@ -102,11 +102,11 @@ func (s *Store) transact(
 	return s.retry(ctx, func() error { return s.inTransaction(ctx, how, f) })
 }
 
-// A kind is one of transactions.
+// A kind describes a transaction.
 type kind struct {
 	scope    int64
-	reads    bool // it changes nothing
-	alone    bool // it has the lock of the project, if it changes something
+	reads    bool // changes nothing
+	alone    bool // has the lock of the project, if it changes something
 	unsynced bool
 }
 
@@ -118,7 +118,7 @@ func (s *Store) inTransaction(
 	if err != nil {
 		return &notSent{err}
 	}
-	defer c.Close() // also discards a connection that is in a transaction
+	defer c.Close() // also discards a connection with an open transaction
 
 	begin := "BEGIN ISOLATION LEVEL READ COMMITTED"
 	if how.reads {
@@ -126,7 +126,7 @@ func (s *Store) inTransaction(
 	}
 
 	left, within := callTime, ctx
-	if !how.reads { // a change that has begun is finished
+	if !how.reads { // a change that has begun must be finished
 		var cancel context.CancelFunc
 		within, cancel = context.WithTimeout(context.WithoutCancel(ctx), left)
 		defer cancel()
@@ -199,7 +199,7 @@ type commit struct{ id, start string }
 func (s *Store) begun(replies []*pgconn.Result) (c commit, err error) {
 	for _, r := range replies {
 		if len(r.Rows) != 1 || len(r.Rows[0]) < 2 {
-			continue // not that to looksText or changesText
+			continue // not the reply to looksText or changesText
 		}
 		row := r.Rows[0]
 		version, err := strconv.Atoi(string(row[0]))
@@ -224,11 +224,12 @@ func (s *Store) begun(replies []*pgconn.Result) (c commit, err error) {
 // errInProgress reports that a transaction has not ended yet.
 var errInProgress = fmt.Errorf("%w: the transaction is still in progress", store.ErrUnavailable)
 
-// outcome returns nil if a transaction was committed although the reply was lost, or an error: the lost one if it
-// was not, so that it may be repeated, or store.ErrPending. A committed transaction keeps its id for good. One that
-// was not may lose it if the server crashes: then another transaction can have the id, and be committed. So
-// after another start that one is committed decides nothing. There is one gap, as in the feed: if only a process of
-// the server crashes, it goes on without a new start.
+// outcome returns nil if a transaction was committed although the reply was lost. Otherwise it returns the
+// lost error if the transaction was not committed, so that it may be repeated, or store.ErrPending. A
+// committed transaction keeps its id for good. An uncommitted one may lose it if the server crashes: then
+// another transaction can get the id, and be committed. So after a restart of the server, a committed id
+// proves nothing. There is one gap, as in the feed: if only a process of the server crashes, the server goes
+// on without a restart.
 func (s *Store) outcome(c commit, lost error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
@@ -261,11 +262,11 @@ func (s *Store) outcome(c commit, lost error) error {
 	return fmt.Errorf("%w: the database does not say whether it has made the change: %w", store.ErrPending, err)
 }
 
-// patience is how long a call repeats what was certainly not carried out, as after a restart of the
+// patience is how long a call repeats what was certainly not carried out, for example after a restart of the
 // database.
 const patience = 2 * time.Second
 
-// retry calls f until it succeeds or its error is final, for a short time, and explains the error.
+// retry calls f for a short time, until it succeeds or its error is final, and explains the error.
 func (s *Store) retry(ctx context.Context, f func() error) error {
 	err := s.explain(s.persist(ctx, patience, f))
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) {

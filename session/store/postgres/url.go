@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// parse returns the configuration of connections to a URL, and the schema. Its errors do not contain
-// the URL, which may have a password.
+// parse returns the configuration of connections to a URL, and the schema. Its errors do not contain the URL,
+// which may have a password.
 func parse(raw string) (*pgx.ConnConfig, string, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
@@ -55,7 +55,7 @@ func parse(raw string) (*pgx.ConnConfig, string, error) {
 					"(and sslrootcert=FILE if the system does not know its certificate authority)", h.Host)
 		}
 	}
-	config.RuntimeParams = nil // PgBouncer refuses those that it does not know
+	config.RuntimeParams = nil // PgBouncer refuses parameters that it does not know
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.StatementCacheCapacity, config.DescriptionCacheCapacity = 0, 0
 	config.OnNotice = nil

@@ -15,7 +15,7 @@ import (
 
 const (
 	executionRows = `SELECT prompt, final_message, error, ` + fromExecutions
-	// briefRows have only the beginnings of long texts.
+	// briefRows has only the beginnings of long texts.
 	briefRows = `SELECT substr(prompt, 1, 500) AS prompt, substr(final_message, 1, 500) AS final_message, ` +
 		`substr(error, 1, 500) AS error, ` + fromExecutions
 
@@ -25,7 +25,7 @@ const (
 		`stop_asked, exit_code, created_at, started_at, ended_at,
 		machine_id, machine_name, root, step_id IS NULL AND ` + isLeader + ` AS lead FROM executions `
 
-	// isLeader is the condition for executions of leaders among those of attempts.
+	// isLeader is the condition that an execution of an attempt is its leader's.
 	isLeader = `EXISTS (SELECT 1 FROM attempts led WHERE led.id = attempt_id AND led.run IS NOT NULL)`
 )
 
@@ -34,14 +34,14 @@ func (t Tx) execution(id string) *task.Execution {
 	return mustFirstRow[task.Execution](t, "execution", id, executionRows+`WHERE id = ?`, id)
 }
 
-// latest is the newest execution of an attempt.
+// latest returns the newest execution of an attempt.
 func (t Tx) latest(attemptID string) *task.Execution {
 	t.mustSee("attempt", attemptID)
 	return mustFirstRow[task.Execution](t, "attempt", attemptID,
 		executionRows+`WHERE attempt_id = ? AND step_id IS NULL ORDER BY seq DESC LIMIT 1`, attemptID)
 }
 
-// addExecution adds a waiting execution; its attempt then waits too.
+// addExecution adds a waiting execution; its attempt then waits, too.
 func (t Tx) addExecution(e task.Execution) (id string) {
 	if e.ID == "" {
 		e.ID = uuid.NewString()
@@ -56,10 +56,10 @@ func (t Tx) addExecution(e task.Execution) (id string) {
 	return e.ID
 }
 
-// resetLanded forgets what has become of an attempt, but for conflicts, which stay until they are resolved.
+// resetLanded forgets what became of an attempt, except conflicts, which stay until they are resolved.
 const resetLanded = `landed = CASE WHEN landed = 'conflicts' THEN landed ELSE '' END, `
 
-// reopen forgets what has become of an attempt, and how its last leader ended: it is worked on again.
+// reopen forgets what became of an attempt, and how its last leader ended: it is being worked on again.
 func (t Tx) reopen(id string) {
 	var run *string
 	t.First(`SELECT run FROM attempts WHERE id = ?`, []any{id}, &run)
@@ -102,14 +102,14 @@ func (b board) OpenExecutions(ctx context.Context) ([]task.Execution, error) {
 	})
 }
 
-// openExecutions counts agents with a slot, given a condition for their attempts, as a.
+// openExecutions returns a query that counts agents with a slot, given a condition for their attempts, as a.
 func openExecutions(of string) string {
 	return `SELECT count(*) FROM executions x JOIN attempts a ON a.id = x.attempt_id WHERE x.state IN ('starting', ` +
 		`'running') AND (x.step_id IS NOT NULL OR a.run IS NULL)` + of
 }
 
-// claimable returns the id of the oldest waiting execution that may be claimed, or "" if there is
-// none, no slot, or a limit is reached. A nil claim may have any.
+// claimable returns the id of the oldest waiting execution that may be claimed, or "" if none waits, there is
+// no slot, or a limit is reached. A nil claim allows all.
 func (t Tx) claimable(max int, c *task.Claim, l task.Limits) (id string) {
 	may, args := "", []any(nil)
 	if t.full(max, c) {
@@ -121,7 +121,8 @@ func (t Tx) claimable(max int, c *task.Claim, l task.Limits) (id string) {
 	}
 	if c != nil && c.Place != (task.Place{}) {
 		args = append(args, c.Place.MachineID, c.Place.Root)
-		// An attempt without a place has no workspace: one with both was made by a store of one machine.
+		// An attempt without a place has no workspace; one with a workspace but no place was made by a store
+		// of one machine.
 		executors, repos := list(c.Executors, &args), list(c.Repos, &args)
 		may += ` AND EXISTS (SELECT 1 FROM attempts a WHERE a.id = e.attempt_id AND (a.machine_id = ? AND a.root = ?
 			OR a.machine_id = '' AND a.workspace = '' AND a.executor IN ` + executors + `
@@ -136,7 +137,7 @@ func (t Tx) claimable(max int, c *task.Claim, l task.Limits) (id string) {
 	return id
 }
 
-// full reports whether all slots are in use: of the whole board, or, with a claim, those at its place.
+// full reports whether all slots are in use: of the whole board or, with a claim, of its place.
 func (t Tx) full(max int, c *task.Claim) bool {
 	of, args := "", []any(nil)
 	if c != nil && c.Place != (task.Place{}) {
@@ -145,7 +146,7 @@ func (t Tx) full(max int, c *task.Claim) bool {
 	return t.count(openExecutions(of), args...) >= max
 }
 
-// list returns the parameters of an IN for some texts, and appends them to args. No column is ”.
+// list returns the parameters of an IN for some texts, and appends them to args. No column is empty.
 func list(texts []string, args *[]any) string {
 	for _, text := range texts {
 		*args = append(*args, text)
@@ -162,7 +163,7 @@ func (b board) ClaimNext(
 		return nil, wrap(doing, fmt.Errorf("%w: the owner is empty", task.ErrInvalid))
 	}
 
-	// Servers ask often: most find nothing, and need no lock for it.
+	// Servers ask often. Most find nothing, and need no lock for that.
 	id, err := read(ctx, b, doing, func(t Tx) string { return t.claimable(max, c, l) })
 	if err != nil || id == "" {
 		return nil, err
@@ -268,8 +269,8 @@ func (b board) StartExecution(
 	})
 }
 
-// clampTime returns a moment as the board stores it, zero for now, that is never before what it
-// follows, whatever the clock did since, nor in the future.
+// clampTime returns a time in the form of the board, zero meaning now. Whatever the clock did, it is never
+// before the time that it follows, nor in the future.
 func (t Tx) clampTime(after, at time.Time) string {
 	text := t.Now
 	if !at.IsZero() {
@@ -348,8 +349,7 @@ func (t Tx) taskOf(attemptID string) (id string) {
 	return id
 }
 
-// nextOf takes the queue of an ended execution's session, and makes an execution of it if it must
-// run.
+// nextOf takes the queue of an ended execution's session, and makes an execution of it if it should run.
 func (t Tx) nextOf(x *task.Execution, how task.AttemptState) *task.Execution {
 	if x.SessionID == nil {
 		return nil
@@ -415,7 +415,7 @@ func (b board) ClaimStep(
 	ctx context.Context, attemptID, id string, max int, c *task.Claim, l task.Limits,
 ) (claimed bool, err error) {
 	const doing = "starting an agent of a step"
-	// Leaders ask often: most find no slot, and need no lock for it.
+	// Leaders ask often. Most find no slot, and need no lock for that.
 	if free, err := read(ctx, b, doing, func(t Tx) bool { return t.free(max, c, l) }); err != nil || !free {
 		return false, err
 	}
@@ -430,18 +430,18 @@ func (b board) ClaimStep(
 	})
 }
 
-// free reports whether a slot is free and no limit reached.
+// free reports whether a slot is free and no limit is reached.
 func (t Tx) free(max int, c *task.Claim, l task.Limits) bool {
 	return !t.full(max, c) && t.belowLimits(l)
 }
 
-// changeStep changes one row, or fails with ErrEnded: the run or the execution has ended.
+// changeStep changes one row, or fails with ErrEnded if the run or the execution has ended.
 func (t Tx) changeStep(attemptID, query string, args ...any) {
 	t.changed(store.AttemptChanged, attemptID)
 	t.mustChange(fmt.Errorf("an agent of the run %q: %w", attemptID, task.ErrEnded), query, args...)
 }
 
-// endSteps ends what is left of the agents of a run whose leader ends.
+// endSteps ends the remaining agents of a run whose leader ends.
 func (t Tx) endSteps(attemptID string) {
 	t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, ended_at)
 		SELECT id, attempt_id, executor, max(?, started_at) FROM executions WHERE attempt_id = ? AND step_id IS `+

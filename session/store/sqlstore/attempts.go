@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// situation are the columns of a task.Situation of an attempt, as a; those of a missing one are empty.
+// situation has the columns of a task.Situation of an attempt, as a; they are empty for a missing attempt.
 const situation = `coalesce(a.machine_id, '') AS machine_id, coalesce(a.machine_name, '') AS machine_name, ` +
 	`coalesce(a.root, '') AS root,
 	coalesce(a.state, '') AS state, coalesce(a.landed, '') AS landed, a.run,
@@ -57,7 +57,7 @@ func (t Tx) attempts(where string, args ...any) []task.Attempt {
 	return all
 }
 
-// findAttempt is attempt, and returns nil if it does not exist.
+// findAttempt is like attempt but returns nil if there is none.
 func (t Tx) findAttempt(id string) *task.Attempt {
 	if !t.sees("attempt", id) {
 		return nil
@@ -91,7 +91,7 @@ func (b board) CreateRun(
 	})
 }
 
-// makeAttempt returns the attempt that create makes, or that the same request made before.
+// makeAttempt returns the attempt that create makes, or that the same request made earlier.
 func (b board) makeAttempt(ctx context.Context, r task.Request, create func(Tx) string) (*task.Attempt, error) {
 	return write(ctx, b, "creating an attempt", func(t Tx) *task.Attempt {
 		id := b.makeOnce(t, r, func() string { return create(t) })
@@ -110,7 +110,7 @@ func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string) {
 	t.staying(a.TaskID)
 	t.unblocked(a.TaskID)
 
-	var identity, group *string // nil: those of the task, so that its text leads no agent to what only the owner sees
+	var identity, group *string // nil: the task's, so that its text cannot lead an agent to what only the owner sees
 	if limited(t.who) {
 		identity, group = &t.who.Identity, &t.who.Group
 	}
@@ -132,8 +132,9 @@ func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string) {
 	return a.ID
 }
 
-// later returns now, or, if the clock was set back, a moment after what was created last in a table among the rows that
-// have an id: a task stands for its newest attempt, and a run counts the agents since its newest leader.
+// later returns the current time or, if the clock was set back, a moment after the newest row of a table with
+// this id. The order matters: a task stands for its newest attempt, and a run counts the agents since its
+// newest leader.
 func (t Tx) later(table, column, id string) string {
 	var after time.Time
 	t.First(`SELECT max(created_at) FROM `+table+` WHERE `+column+` = ? AND created_at > ?`, []any{id, t.Now},
@@ -216,7 +217,8 @@ func (b board) SetWorkspace(ctx context.Context, a *task.Attempt, base map[strin
 	})
 }
 
-// hold keeps others from changing an attempt, and fails with ErrEnded if it has another place than a says.
+// hold keeps others from changing an attempt. It fails with ErrEnded if the attempt's place differs from that
+// of a.
 func (t Tx) hold(a *task.Attempt) {
 	t.touch(a.ID, ``)
 	if !t.has(`FROM attempts WHERE id = ? AND machine_id = ? AND root = ?`, a.ID, a.MachineID, a.Root) {

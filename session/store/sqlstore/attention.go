@@ -64,14 +64,14 @@ func (b board) WorkedOn(ctx context.Context) ([]string, error) {
 // mayStart reports whether servers may start the tasks that a caller makes.
 func (t Tx) mayStart() bool { return t.who == nil || t.who.Has(session.RightAgents) }
 
-// ready are the tasks, as t, that servers may start, if there is room.
+// ready selects the tasks, as t, that servers may start if there is room.
 const ready = `FROM tasks t WHERE t.status = 'todo' AND t.auto_start AND t.deleting_at IS NULL AND t.project_id IN ` +
 	`(SELECT id FROM projects WHERE listed)
 	AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id)
 	AND NOT EXISTS (SELECT 1 FROM task_dependencies d JOIN tasks o ON o.id = d.depends_on WHERE d.task_id = t.id ` +
 	`AND o.status <> 'done')`
 
-// hasRoom reports whether there is any.
+// hasRoom reports whether there is room to start a task.
 func (t Tx) hasRoom(r task.Room) bool {
 	busy := t.count(`SELECT count(*) FROM executions WHERE step_id IS NULL AND (state = 'waiting'
 		OR state IN ('starting', 'running') AND (?1 = '' OR machine_id = ?1 AND root = ?2))`, r.Place.MachineID,
@@ -80,7 +80,7 @@ func (t Tx) hasRoom(r task.Room) bool {
 		return false
 	}
 
-	// One whose attempt was stopped waits for nobody.
+	// A task whose attempt was stopped does not wait for a person.
 	waiting := t.count(`SELECT count(*) FROM tasks t
 		WHERE t.project_id IN (SELECT id FROM projects WHERE listed) AND t.status IN ('inprogress', 'inreview') ` +
 		`AND (t.status = 'inreview'

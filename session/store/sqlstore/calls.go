@@ -9,7 +9,7 @@ import (
 	"deepwork/session/store"
 )
 
-// calls is a Store as store.LongCalls.
+// calls is a Store in its role as store.LongCalls.
 type calls struct{ *Store }
 
 var callColumns = Columns[store.LongCall]()
@@ -37,7 +37,7 @@ func (s calls) only(t Tx, identity, id string) *store.LongCall {
 		id, identity, s.forgotten())
 }
 
-// forgotten returns the time before which calls have ended that are not kept any more.
+// forgotten returns the time before which ended calls are no longer kept.
 func (s calls) forgotten() string { return task.FormatTime(s.o.Now().Add(-store.LongCallKeptFor)) }
 
 func (s calls) End(ctx context.Context, identity, id, status string, result json.RawMessage) (*store.LongCall, error) {

@@ -11,22 +11,22 @@ import (
 	"deepwork/session/store"
 )
 
-// The feed of changes is a table. A transaction inserts the changes that it makes just before it
-// commits, so a change is in the feed if and only if what it is about is in the database. What databases
-// offer to be notified of changes only ends the wait for the next look.
+// The feed of changes is a table. A transaction inserts its changes just before it commits, so a change is in
+// the feed if and only if the changed data is in the database. Notifications that databases offer only end
+// the wait for the next look.
 
 const (
 	changesKept    = time.Hour
 	maxChanges     = 10_000
 	pruneEvery     = time.Minute
-	lookForChanges = 50 * time.Millisecond // if a look reads only Feed.Version
-	changesAtOnce  = 50                    // rows of one statement
+	lookForChanges = 50 * time.Millisecond // if a look only reads Feed.Version
+	changesAtOnce  = 50                    // rows per statement
 )
 
-// changes is a Store as store.Changes.
+// changes is a Store in its role as store.Changes.
 type changes struct{ *Store }
 
-// publish inserts the changes of a transaction, at its end, when it waits for nothing any more.
+// publish inserts the changes of a transaction at its end, when it no longer waits for anything.
 func (s *Store) publish(t Tx) {
 	if len(*t.changes) == 0 {
 		return
@@ -89,9 +89,8 @@ func (c changes) Wait(ctx context.Context, position string) error {
 	})
 }
 
-// watch calls look at once, and whenever the version has changed or is unknown, until it is done or
-// fails. It looks at the version at each hint and from time to time. Its error may be the cause of the
-// end of ctx.
+// watch calls look at once, and whenever the version has changed or is unknown, until look is done or fails.
+// It reads the version at each hint and from time to time. Its error may be the cause of the end of ctx.
 func (s *Store) watch(
 	ctx context.Context, every time.Duration, version func(context.Context) (int64, error),
 	look func() (done bool, err error),

@@ -45,8 +45,8 @@ func (t Tx) session(id string) *task.Session {
 	return s
 }
 
-// sessionOf returns the session of an execution that starts: its own, else the attempt's latest,
-// else a new one.
+// sessionOf returns the session of an execution that starts: its own, else the attempt's latest, else a new
+// one.
 func (t Tx) sessionOf(e *task.Execution, executor string) *task.Session {
 	if e.SessionID != nil {
 		return t.session(*e.SessionID)
@@ -128,13 +128,13 @@ func (b board) Queue(
 	return before, idle && err == nil, err
 }
 
-// queued is the result of a request of Queue.
+// queued returns the result of a request of Queue.
 func queued(before *task.Queued) string {
-	text, _ := json.Marshal(before) // it has only texts and a time
+	text, _ := json.Marshal(before) // texts and a time can be encoded
 	return string(text)
 }
 
-// setQueued replaces what is queued. Comments of what was queued wait again.
+// setQueued replaces what is queued. The comments of the previous prompt wait again.
 func (t Tx) setQueued(s *task.Session, q *task.Queued, comments ...string) {
 	t.mark(s.AttemptID, comments)
 	var prompt, variant, at *string
@@ -173,7 +173,7 @@ func (b board) ChangeComments(
 	return strings.Fields(made), err
 }
 
-// noComments is the result of a request that added none.
+// noComments is the result of a request that added no comments.
 const noComments = "-"
 
 func (t Tx) changeComments(attemptID string, remove []string, add []task.Comment) (ids []string) {
@@ -198,20 +198,21 @@ func (t Tx) changeComments(attemptID string, remove []string, add []task.Comment
 	return ids
 }
 
-// mark marks comments as those of the queued follow-up of an attempt, and no others.
+// mark marks these comments, and no others, as those of an attempt's queued follow-up.
 func (t Tx) mark(attemptID string, ids []string) {
 	t.Exec(`UPDATE attempt_comments SET queued = FALSE WHERE attempt_id = ? AND queued`, attemptID)
 	t.each(`UPDATE attempt_comments SET queued = TRUE WHERE id = ? AND attempt_id = ?`, attemptID, ids)
 }
 
-// each runs a statement for comments of an attempt, or fails with ErrSent if one no longer waits.
+// each runs a statement for comments of an attempt. It fails with ErrSent if one no longer waits.
 func (t Tx) each(query, attemptID string, ids []string) {
 	for _, id := range ids {
 		t.mustChange(fmt.Errorf("comment %q: %w", id, task.ErrSent), query, id, attemptID)
 	}
 }
 
-// replaceable fails with ErrQueued if comments must not replace what is queued, as it has others' words.
+// replaceable fails with ErrQueued if comments must not replace what is queued, because somebody else wrote
+// that.
 func (t Tx) replaceable(s *task.Session) {
 	if s.Queued != nil && !t.has(`FROM attempt_comments WHERE attempt_id = ? AND queued`, s.AttemptID) {
 		t.Fail(fmt.Errorf("session %q: %w", s.ID, task.ErrQueued))

@@ -9,7 +9,7 @@ import (
 	"deepwork/session/store"
 )
 
-// depend makes a task depend on others, and on no more. It reports whether that is a change.
+// depend sets the dependencies of a task. It reports whether that changes anything.
 func (t Tx) depend(of *task.Task, on []string) (changed bool) {
 	on = slices.Compact(slices.Sorted(slices.Values(on)))
 	if slices.Equal(on, of.DependsOn) {
@@ -44,7 +44,7 @@ func (t Tx) depend(of *task.Task, on []string) (changed bool) {
 	return true
 }
 
-// acyclic fails with ErrCycle, with the way, if a task depends on itself through others.
+// acyclic fails with ErrCycle, which contains the path, if a task depends on itself through others.
 func (t Tx) acyclic(id string) {
 	dependsOn := t.dependencies(`WITH RECURSIVE reached (task_id, depends_on) AS (
 			SELECT task_id, depends_on FROM task_dependencies WHERE task_id = ?
@@ -55,7 +55,7 @@ func (t Tx) acyclic(id string) {
 	}
 }
 
-// dependencies reads what tasks depend on.
+// dependencies reads the dependencies of tasks.
 func (t Tx) dependencies(query string, args ...any) map[string][]string {
 	of := make(map[string][]string)
 	for _, d := range List[struct{ TaskID, DependsOn string }](t, query, args...) {
@@ -64,7 +64,7 @@ func (t Tx) dependencies(query string, args ...any) map[string][]string {
 	return of
 }
 
-// changedDependents records a change of the tasks that depend on one, since other tasks block them now.
+// changedDependents records a change of the tasks that depend on a task: what blocks them has changed.
 func (t Tx) changedDependents(id string) {
 	for _, of := range List[string](t, `SELECT task_id FROM task_dependencies WHERE depends_on = ?`, id) {
 		t.changed(store.TaskChanged, of)

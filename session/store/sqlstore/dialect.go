@@ -47,10 +47,10 @@ type Mode int
 // The modes of Transact.
 const (
 	Reading  Mode = iota // sees one state of the database
-	Writing              // the only one that may change the board now
-	Swapping             // changes what its own statements guard, and may run beside others
-	Unsynced             // as Writing, and may be lost with the power until the next one that is not
-	Looking              // reads by one statement, which gives each table an alias, without a transaction
+	Writing              // no other transaction may change the board meanwhile
+	Swapping             // changes only what its own statements guard; may run beside others
+	Unsynced             // like Writing, but a loss of power may undo it until the next one that is not
+	Looking              // one reading statement, without a transaction, which gives each table an alias
 )
 
 // reads reports whether a transaction changes nothing.
@@ -58,10 +58,10 @@ func (m Mode) reads() bool { return m == Reading || m == Looking }
 
 // A Dialect is a database of one kind, which runs the transactions of a Store.
 type Dialect interface {
-	// Transact waits for its turn until ctx ends, and runs f in a transaction, which it rolls back
-	// if f fails or panics. A change that has begun is finished, so that its outcome is known: f
-	// has its own context, and has closed its rows when it returns. f may run again if another process
-	// was in the way. A transaction may be part of one that others share.
+	// Transact waits for its turn until ctx ends, and runs f in a transaction, which it rolls back if f fails
+	// or panics. A change that has begun is finished, so that its outcome is known: f gets a context of its
+	// own, and must have closed its rows when it returns. f may run again if another process was in the way.
+	// A transaction may be part of one that others share.
 	Transact(ctx context.Context, mode Mode, f func(context.Context, Querier) error) error
 	// Exists reports whether the database was created.
 	Exists() bool
@@ -69,9 +69,10 @@ type Dialect interface {
 	Damage(t Tx) []session.Finding
 }
 
-// A Mover is a Dialect that makes a transition of a session by one statement, because each costs it a round trip.
+// A Mover is a Dialect that makes a transition of a session with one statement, because each statement costs
+// a round trip.
 type Mover interface {
-	// MoveSession is WriteSession for a session of no attempt.
+	// MoveSession is WriteSession for a session that belongs to no attempt.
 	MoveSession(ctx context.Context, w *store.SessionWrite, now time.Time) (written bool, err error)
 }
 
@@ -88,33 +89,31 @@ type Options struct {
 	Logger *slog.Logger
 	Now    func() time.Time
 	Feed   Feed
-	// Shared says that several machines use the database. Paths of repositories are then those that
-	// this process gave to SyncProjects, since each machine has its own.
+	// Shared means that several machines use the database. Each has its own paths of repositories, so the
+	// paths are those that this process gave to SyncProjects.
 	Shared bool
-	NUL    string        // what the database has for a NUL character, if it cannot store one
+	NUL    string        // what replaces a NUL character if the database cannot store one
 	Poll   time.Duration // between two looks of followers, or for changes without Feed.Version; default: 200 ms
-	// Hint returns a channel that is closed when it may be time for a look; nil means none.
+	// Hint returns a channel that is closed when it may be time for a look. nil means no hints.
 	Hint func() <-chan struct{}
 }
 
-// A Feed has the statements for the table changes that depend on the database. Each knows on its own in
-// which order changes were committed. A position is a text, and "0" is that before all changes.
+// A Feed has the statements for the table changes that depend on the database, which know in what order
+// changes were committed. A position is a text; "0" precedes all changes.
 type Feed struct {
-	// State is a query with a position ?1 for the position after all changes, whether the feed still
+	// State is a query with a position ?1. It returns the position after all changes, whether the feed still
 	// has all changes after ?1, and whether there are any.
 	State string
-	// After is a query for the kind and id of the changes after the position ?1, in order. It runs in
-	// the same transaction as State.
+	// After is a query for the kind and id of the changes after the position ?1, in order. It runs in the
+	// same transaction as State.
 	After string
-	// Prune removes the changes that are older than the time ?1, and those beyond the newest ?2.
+	// Prune removes the changes older than the time ?1, and those beyond the newest ?2.
 	Prune string
-	// Version returns a number that is another one after each change. If it is nil, State is run at
-	// each look.
+	// Version returns a number that differs after each change. If it is nil, each look runs State.
 	Version func(context.Context) (int64, error)
 }
 
-// Scripts returns the migrations that are embedded in a package, each a script, in the order of their
-// names.
+// Scripts returns the migrations embedded in a package, each a script, in the order of their names.
 func Scripts(files fs.FS) (scripts []string) {
 	names, _ := fs.Glob(files, "migrations/*.sql") // sorted; the pattern is valid
 	for _, name := range names {
@@ -127,8 +126,8 @@ func Scripts(files fs.FS) (scripts []string) {
 	return scripts
 }
 
-// OtherVersion returns task.ErrVersion for a schema of a version that this program, whose own version is
-// latest, can neither use nor migrate; it says what to do, and aside how to set the database aside.
+// OtherVersion returns task.ErrVersion for a schema whose version this program, whose own version is latest,
+// can neither use nor migrate. The error says what to do; aside says how to set the database aside.
 func OtherVersion(version string, latest int, aside string) error {
 	return fmt.Errorf("%w: it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or "+
 		"set the database aside (%s) and import the sessions with `deepwork sessions import --all`",

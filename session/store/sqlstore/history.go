@@ -7,7 +7,7 @@ import (
 	"deepwork/catalog/task"
 )
 
-// historyOf are the states of sessions and of attempts that a state of the history stands for.
+// historyOf has the states of sessions and of attempts for which a state of the history stands.
 var historyOf = map[string][2]string{
 	task.HistoryOpen: {`s.status = 'active'`, `a.state IN ('waiting', 'starting', 'running')`},
 	task.HistoryDone: {`s.status = 'completed'`,
@@ -17,7 +17,7 @@ var historyOf = map[string][2]string{
 			`a.landed = 'conflicts')`},
 }
 
-// The columns of both are those of task.HistoryRow, in the same order, for a page of the newest.
+// Both have the columns of task.HistoryRow, in its order, for a page of the newest rows.
 const (
 	sessionHistory = `SELECT 'session' AS kind, s.id, s.goal AS title, s.job, s.workflow, s.identity, s.status, ` +
 		`s.started_at,
@@ -67,7 +67,7 @@ func (b board) History(ctx context.Context, q task.HistoryQuery) ([]task.History
 	if q.Kind == task.HistoryAttempt || q.Kind == task.HistoryRun {
 		attempts, attemptArgs = attempts+` AND (a.run IS NULL) = ?`, append(attemptArgs, q.Kind == task.HistoryAttempt)
 	}
-	limit := fmt.Sprintf(` LIMIT %d`, q.Limit) // SQLite compiles a statement again for each value of a parameter there
+	limit := fmt.Sprintf(` LIMIT %d`, q.Limit) // as a parameter, SQLite would recompile the statement for each value
 	sessions += ` ORDER BY s.started_at DESC, s.id` + limit
 	attempts += ` ORDER BY a.created_at DESC, a.id` + limit
 	from := `SELECT * FROM (` + sessions + `) AS x UNION ALL SELECT * FROM (` + attempts + `) AS y`

@@ -8,7 +8,7 @@ import (
 	"deepwork/session"
 )
 
-// A flaw is a query whose rows are errors, each one text, which completes what.
+// A flaw is a query whose rows are errors: each is a text that completes what.
 type flaw struct{ what, do, query string }
 
 // flaws are the possible flaws of the board.
@@ -82,7 +82,7 @@ const doAttempt = "restore the board from a copy, or remove the attempt's task (
 func (b board) Inspect(ctx context.Context) (found []session.Finding, s task.Totals, err error) {
 	found, err = read(ctx, b, "inspecting the board", func(t Tx) []session.Finding {
 		if found := b.db.Damage(t); found != nil {
-			return found // the rest cannot be relied on
+			return found // the rest is not reliable
 		}
 
 		t.First(`SELECT (SELECT count(*) FROM projects WHERE listed), (SELECT count(*) FROM tasks), (SELECT `+
@@ -99,7 +99,7 @@ func (s *Store) Damage(ctx context.Context) ([]session.Finding, error) {
 	return read(ctx, s, "looking for damage", s.db.Damage)
 }
 
-// Flaws returns the rows of the board that contradict each other.
+// Flaws returns the board's rows that contradict each other.
 func (t Tx) Flaws() []session.Finding {
 	found := t.find(flaws)
 	if id := task.Cyclic(t.dependencies(`SELECT task_id, depends_on FROM task_dependencies`)); id != "" {
@@ -112,7 +112,7 @@ func (t Tx) Flaws() []session.Finding {
 	return found
 }
 
-// find returns what queries find.
+// find returns the findings of queries.
 func (t Tx) find(queries []flaw) (found []session.Finding) {
 	for _, f := range queries {
 		for _, what := range List[string](t, f.query) {

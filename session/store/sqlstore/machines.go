@@ -9,7 +9,7 @@ import (
 	"deepwork/session/store"
 )
 
-// unplace takes an attempt without worktrees from its place, so that another machine can run it.
+// unplace removes an attempt without worktrees from its place, so that another machine can run it.
 func (t Tx) unplace(attemptID string) {
 	if t.hasWorktree(attemptID) {
 		return
@@ -34,7 +34,7 @@ func (b board) SetPaths(ctx context.Context, a *task.Attempt) error {
 
 func (b board) OpenElsewhere(ctx context.Context, here task.Place) ([]task.Execution, error) {
 	return read(ctx, b, "listing the executions of other machines", func(t Tx) []task.Execution {
-		// One that waits has the place of its attempt.
+		// A waiting execution has the place of its attempt.
 		return List[task.Execution](t,
 			`SELECT e.id, e.attempt_id, e.session_id, e.follow_up, e.prompt, e.executor, e.variant, e.state, `+
 				`coalesce(e.owner, '') AS owner,

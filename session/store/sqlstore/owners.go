@@ -8,8 +8,8 @@ import (
 	"deepwork/session/store"
 )
 
-// A board is a Store as the task board, for one caller or, if who is nil, for everybody; store.Board
-// documents its methods.
+// A board is a Store in its role as the task board, for one caller or, if who is nil, for everybody.
+// store.Board documents its methods.
 type board struct {
 	*Store
 	who *session.Caller
@@ -23,7 +23,7 @@ func (b board) For(who session.Caller) store.View { return board{b.Store, &who} 
 // identity and group.
 const visibleTasks = ` AND (t.identity = ? OR t.caller_group = ? AND t.caller_group <> '')`
 
-// ofTask finds a row with its task, as t, by its id.
+// ofTask has queries for a row with its task, as t, by its id.
 var ofTask = map[string]string{
 	"task":    `FROM tasks t WHERE t.id = ?`,
 	"attempt": `FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE a.id = ?`,
@@ -33,7 +33,7 @@ var ofTask = map[string]string{
 		`e.id = ?`,
 }
 
-// limited reports whether the caller sees only a part of the board.
+// limited reports whether the caller sees only part of the board.
 func limited(who *session.Caller) bool { return who != nil && !who.Owner }
 
 // visibleTo restricts a query for tasks t to those that the caller sees.
@@ -44,12 +44,12 @@ func (b board) visibleTo(where string, args ...any) (string, []any) {
 	return where, args
 }
 
-// sees reports whether the caller sees something, one of ofTask, if it exists.
+// sees reports whether the caller sees something of a kind in ofTask, if it exists.
 func (t Tx) sees(what, id string) bool {
 	return !limited(t.who) || t.has(ofTask[what]+visibleTasks, id, t.who.Identity, t.who.Group)
 }
 
-// mustSee fails with ErrNotFound for something, one of ofTask, that the caller does not see.
+// mustSee fails with ErrNotFound for something of a kind in ofTask that the caller does not see.
 func (t Tx) mustSee(what, id string) {
 	if !t.sees(what, id) {
 		t.Fail(task.Missing(what, id))

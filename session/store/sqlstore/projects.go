@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// newest completes the query of a list, newest first, from the position of a task.Listing: one row
-// more than the page shows whether there is a next page.
+// newest completes the query of a list, newest first, from the position of a task.Listing. It reads one row
+// more than the page, to find out whether there is a next page.
 const newest = ` AND created_at <= ? AND (created_at < ? OR id > ?) ORDER BY created_at DESC, id LIMIT ?`
 
 func position(l task.Listing, before ...any) []any {
@@ -23,8 +23,8 @@ const (
 	repoColumns    = `SELECT id, project_id, name, path, created_at, updated_at FROM repos `
 )
 
-// listPage reads a page of the list that scope names, with its filters, unless check fails,
-// and the number of rows of all pages; next is the cursor for more.
+// listPage reads a page of the list that scope names, with its filters, unless check fails, and the number of
+// rows of all pages. next is the cursor for more.
 func listPage[T any](
 	ctx context.Context, v viewer, p task.Page, scope []string, at func(T) (time.Time, string), check func(Tx), count,
 	query string, args ...any,
@@ -91,8 +91,8 @@ func (b board) Repo(ctx context.Context, id string) (*task.Repo, error) {
 	})
 }
 
-// locate sets the path of a repository on this machine, if the database is of several: "" if the
-// config of this machine does not have it, or was not given to SyncProjects.
+// locate sets the path of a repository on this machine, if several machines share the database. It is "" if
+// this machine's config does not have the repository, or SyncProjects did not get it.
 func (s *Store) locate(r *task.Repo) {
 	if s.o.Shared {
 		r.Path = s.Synced()[r.ID]
@@ -138,10 +138,10 @@ func (b board) SyncProjects(ctx context.Context, all []task.ProjectSpec, add boo
 type syncing struct {
 	t           Tx
 	write       bool
-	add         bool // only: what the config lacks stays, and other names do
+	add         bool // only add: keep what the config lacks
 	shared      bool // no path is stored
 	changes     int
-	last, paths map[string]string // of repos, by their ids: those of the last time, and now
+	last, paths map[string]string // paths of repositories by their ids, from the last time and now
 }
 
 func (s *syncing) change(query string, args ...any) {
@@ -192,7 +192,7 @@ func (s *syncing) repos(projectID string, all []task.RepoSpec) {
 	}
 }
 
-// stored returns what the database has of a path.
+// stored returns a path as the database has it.
 func (s *syncing) stored(path string) string {
 	if s.shared {
 		return ""
@@ -200,8 +200,8 @@ func (s *syncing) stored(path string) string {
 	return path
 }
 
-// reconcile updates the rows of a table to wanted, sets the ids of wanted, and returns the rows
-// that are no longer listed.
+// reconcile updates the rows of a table to want, sets the ids in want, and returns the rows that are no
+// longer listed.
 func (s *syncing) reconcile(table string, rows, want []knownRow, insert func(knownRow)) (gone []knownRow) {
 	for i := range want {
 		w := &want[i]

@@ -14,7 +14,7 @@ import (
 	"deepwork/session/store"
 )
 
-// remoteRuns is a Store as store.RemoteRuns.
+// remoteRuns is a Store in its role as store.RemoteRuns.
 type remoteRuns struct{ *Store }
 
 const (
@@ -22,16 +22,17 @@ const (
 	isOver = `(ended_at IS NOT NULL OR NOT status_supported)`
 	isOpen = `ended_at IS NULL AND status_supported`
 
-	dbTime   = `unixepoch('subsec')` // by the clock of the database, in seconds since 1970
+	dbTime   = `unixepoch('subsec')` // by the database's clock, in seconds since 1970
 	isLapsed = `until <= ` + dbTime
-	// isAhead is true if the clock was set back since until was set: what is in progress is renewed for seconds.
+	// isAhead is true if the clock was set back after until was set: runs in progress are renewed for seconds
+	// only.
 	isAhead = `until > ` + dbTime + ` + 120`
 
-	// inIDs is the condition for ids in a text of ids, which all have the same length.
+	// inIDs is the condition that an id is in a text of ids, which all have the same length.
 	inIDs = `instr(?1, id) > 0`
 )
 
-// notSaved are the columns of a run that Save does not write.
+// notSaved has the columns of a run that Save does not write.
 var notSaved = []string{"lapsed", "cancel_asked"}
 
 var (
@@ -46,8 +47,8 @@ var (
 		WHERE workflow_executions.owner = excluded.owner`
 )
 
-// forgetEvery is the number of runs that end between two cleanups of those beyond the limits,
-// each of forgetBytes of its result counted as one more.
+// forgetEvery is how many runs end between two cleanups of runs beyond the limits. Each forgetBytes of a
+// result count as one more run.
 const (
 	forgetEvery = 100
 	forgetBytes = 1 << 17
@@ -70,8 +71,8 @@ func (e remoteRuns) oldest() string {
 
 func (e remoteRuns) Save(ctx context.Context, x *store.RemoteRun, life time.Duration) error {
 	const doing = "saving an execution"
-	// A synchronous run cannot be queried and is lost with this machine: only what can be
-	// found again is worth a sync at its end.
+	// A synchronous run cannot be queried and is lost with this machine. Only what can be found again is
+	// worth a sync at its end.
 	how := Writing
 	if x.Over() && !x.Async {
 		how = Unsynced
@@ -170,7 +171,7 @@ func (e remoteRuns) TakeUp(
 	ctx context.Context, owner string, life time.Duration, following []string,
 ) ([]store.RemoteRun, error) {
 	return write(ctx, e.Store, "taking up executions", func(t Tx) []store.RemoteRun {
-		// Their owners may live: then they renew them before that is over.
+		// Their owners may live; then they renew the runs before this time is over.
 		t.Exec(`UPDATE workflow_executions SET until = `+dbTime+` + ?2 WHERE `+isOpen+` AND `+isAhead+` AND NOT `+inIDs,
 			textOfIDs(following), life.Seconds())
 		all := List[store.RemoteRun](t, `UPDATE workflow_executions SET owner = ?2, until = `+dbTime+` + ?3,

@@ -14,8 +14,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// summary reads a task with its latest attempt and that attempt's latest session. Each is the first
-// entry of an index, so a page costs the same for any number of tasks and attempts.
+// summary reads a task with its latest attempt and that attempt's latest session. Each is the first entry of
+// an index, so a page costs the same for any number of tasks and attempts.
 const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name, ` +
 	`t.inputs, t.lead, t.labels, t.priority,
 	t.created_at, t.updated_at, ` + situation +
@@ -46,7 +46,7 @@ func (b board) Tasks(
 
 	total := `SELECT coalesce(sum(tasks), 0) FROM task_counts t`
 	if f.Priority != "" || len(f.Labels) > 0 || f.Text != "" {
-		total = `SELECT count(*) FROM tasks t` // the counts are only of statuses
+		total = `SELECT count(*) FROM tasks t` // only statuses are counted in advance
 	}
 	if f.Priority != "" {
 		add(` AND t.priority = ?`, f.Priority)
@@ -76,7 +76,7 @@ func (b board) Task(ctx context.Context, id string) (*task.Summary, error) {
 	return read(ctx, b, "reading a task", func(t Tx) *task.Summary { return t.task(id) })
 }
 
-// findTask is task, and returns nil if it does not exist.
+// findTask is like task but returns nil if there is none.
 func (t Tx) findTask(id string) *task.Summary {
 	if !t.sees("task", id) {
 		return nil
@@ -234,7 +234,7 @@ func (t Tx) staying(id string) {
 	}
 }
 
-// setTask changes the status of a task, if it differs.
+// setTask sets the status of a task if it differs.
 func (t Tx) setTask(id string, status task.Status) {
 	t.changed(store.TaskChanged, id)
 	t.Exec(`UPDATE tasks SET status = ?1, updated_at = ?2 WHERE id = ?3 AND status <> ?1`, status, t.Now, id)
@@ -259,7 +259,8 @@ func (t Tx) findRequest(r task.Request) (result string) {
 	return result
 }
 
-// doOnce is makeOnce for what is not read again: it fails with ErrRepeated if the same earlier call has done it.
+// doOnce is makeOnce for results that are not read again: it fails with ErrRepeated if the same call was made
+// earlier.
 func (b board) doOnce(t Tx, r task.Request, do func() (result string)) (result string) {
 	if t.findRequest(r) != "" {
 		t.Fail(task.ErrRepeated)
@@ -267,8 +268,8 @@ func (b board) doOnce(t Tx, r task.Request, do func() (result string)) (result s
 	return b.makeOnce(t, r, do)
 }
 
-// makeOnce creates what a call requests, or finds the result of the same earlier call. It forgets
-// requests that are too old. Rows are numbered in their order, independent of the clock.
+// makeOnce creates what a call requests, or finds the result of the same earlier call. It forgets requests
+// that are too old. Rows are numbered in order, independent of the clock.
 func (b board) makeOnce(t Tx, r task.Request, create func() (id string)) (id string) {
 	if id = t.findRequest(r); id != "" {
 		return id

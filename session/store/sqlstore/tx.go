@@ -30,23 +30,23 @@ type Tx struct {
 	Now string // its start time, as the database stores it
 
 	ctx     context.Context
-	changes *[]store.Change // for the feed
+	changes *[]store.Change // published in the feed
 	where   string          // the location of the database
 	nul     string          // Options.NUL
-	who     *session.Caller // sees only its tasks and what belongs to them; nil sees all
+	who     *session.Caller // sees only its tasks and what belongs to them; nil sees everything
 }
 
-// A failure is what a Tx panics with to end its transaction.
+// A failure is the value with which a Tx panics to end its transaction.
 type failure struct{ error }
 
-// Fail ends the transaction with an error; it returns if that is nil.
+// Fail ends the transaction with an error. It returns if the error is nil.
 func (t Tx) Fail(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
 }
 
-// rescue, which is deferred, sets the error of a transaction that has failed.
+// rescue, when deferred, sets the error of a failed transaction.
 func rescue(err *error) {
 	switch p := recover().(type) {
 	case nil:
@@ -57,7 +57,7 @@ func rescue(err *error) {
 	}
 }
 
-// changed records a change, once.
+// changed records a change once.
 func (t Tx) changed(kind, id string) {
 	if c := (store.Change{Kind: kind, ID: id}); !slices.Contains(*t.changes, c) {
 		*t.changes = append(*t.changes, c)
@@ -73,15 +73,15 @@ func (t Tx) Exec(query string, args ...any) int64 {
 	return n
 }
 
-// List reads all rows of a query. A row is a value of one column, or a struct whose
-// fields the columns are named for: created_at is CreatedAt.
+// List reads all rows of a query. A row is a value of one column, or a struct whose fields are named for the
+// columns: CreatedAt for created_at.
 func List[T any](t Tx, query string, args ...any) (all []T) {
 	rows, err := t.QueryContext(t.ctx, query, args...)
 	t.Fail(err)
 	defer rows.Close()
 	columns, err := rows.Columns()
 	t.Fail(err)
-	fields := make([][]int, len(columns)) // none for a value of one column
+	fields := make([][]int, len(columns)) // nil for a value of one column
 	if of := reflect.TypeFor[T](); of.Kind() == reflect.Struct {
 		for i, column := range columns {
 			name := strings.ReplaceAll(column, "_", "")
@@ -148,7 +148,7 @@ func (t Tx) text(stored string) string {
 	return strings.ReplaceAll(stored, t.nul, "\x00")
 }
 
-// firstRow reads the first row of a query, or returns nil if there is none.
+// firstRow returns the first row of a query, or nil.
 func firstRow[T any](t Tx, query string, args ...any) *T {
 	if all := List[T](t, query, args...); len(all) > 0 {
 		return &all[0]
@@ -156,7 +156,7 @@ func firstRow[T any](t Tx, query string, args ...any) *T {
 	return nil
 }
 
-// mustFirstRow is firstRow, and fails with ErrNotFound for something of this kind and id if there is none.
+// mustFirstRow is firstRow but fails with ErrNotFound, for something of this kind and id, if there is none.
 func mustFirstRow[T any](t Tx, what, id, query string, args ...any) *T {
 	found := firstRow[T](t, query, args...)
 	if found == nil {
@@ -165,7 +165,7 @@ func mustFirstRow[T any](t Tx, what, id, query string, args ...any) *T {
 	return found
 }
 
-// First reads the first row of a query; found is false if the query has no rows.
+// First reads the first row of a query. found is false if the query has no rows.
 func (t Tx) First(query string, args []any, to ...any) (found bool) {
 	err := t.QueryRowContext(t.ctx, query, args...).Scan(to...)
 	if err == sql.ErrNoRows {
@@ -191,8 +191,8 @@ func (t Tx) mustChange(missing error, query string, args ...any) {
 	}
 }
 
-// Columns are the columns of the fields of a struct, in their order: created_at for CreatedAt. Those that are named
-// are left out.
+// Columns returns the columns of the fields of a struct, in order: created_at for CreatedAt. It leaves out
+// those in except.
 func Columns[T any](except ...string) string {
 	var columns []string
 	for f := range reflect.TypeFor[T]().Fields() {
@@ -203,7 +203,7 @@ func Columns[T any](except ...string) string {
 	return strings.Join(columns, ", ")
 }
 
-// Values are the values of Columns for a row.
+// Values returns the values of Columns for a row.
 func Values[T any](row *T, except ...string) (values []any) {
 	for f, v := range reflect.ValueOf(row).Elem().Fields() {
 		if slices.Contains(except, columnOf(f.Name)) {
@@ -230,7 +230,7 @@ func columnOf(field string) string {
 	return strings.ToLower(boundary.ReplaceAllString(field, "${1}_$2"))
 }
 
-// parameters are n parameters of a statement.
+// parameters returns n parameters of a statement.
 func parameters(n int) string { return `?` + strings.Repeat(`, ?`, n-1) }
 
 // A scanTime scans a time, or nil.
@@ -247,7 +247,7 @@ func (set scanTime) Scan(v any) error {
 	return err
 }
 
-// A scanIDs scans ids that are separated by blanks, or nil, and sorts them.
+// A scanIDs scans ids separated by spaces, or nil, and sorts them.
 type scanIDs []string
 
 // Scan implements sql.Scanner.
@@ -268,7 +268,7 @@ func optional(t *time.Time) *string {
 	return new(task.FormatTime(*t))
 }
 
-// textOf returns a column of JSON that may be null.
+// textOf returns a JSON column that may be null.
 func textOf(raw json.RawMessage) *string {
 	if raw == nil {
 		return nil
@@ -276,14 +276,14 @@ func textOf(raw json.RawMessage) *string {
 	return new(string(raw))
 }
 
-// A Store is a Dialect's database as the stores of package store.
+// A Store makes a Dialect's database the stores of package store.
 type Store struct {
 	db Dialect
 	o  Options
-	// of the repositories of the config, by their ids, once SyncProjects was called
+	// paths of the config's repositories, by their ids, once SyncProjects was called
 	paths  atomic.Pointer[map[string]string]
-	lapsed atomic.Int64              // executions that ended since the last cleanup; see forgetEvery
-	pruned atomic.Pointer[time.Time] // when this process pruned the feed of changes; nil before
+	lapsed atomic.Int64              // executions ended since the last cleanup; see forgetEvery
+	pruned atomic.Pointer[time.Time] // when this process last pruned the feed of changes; nil before
 }
 
 // New returns the stores of a database. The Logger of o defaults to none, Now to session.Clock.
@@ -299,7 +299,7 @@ func New(db Dialect, o Options) *Store {
 	}
 	s := &Store{db: db, o: o}
 
-	s.lapsed.Store(forgetEvery) // many processes end few executions
+	s.lapsed.Store(forgetEvery) // since many processes end few executions
 	return s
 }
 
@@ -321,7 +321,7 @@ func (s *Store) Changes() store.Changes { return changes{s} }
 // stamp returns the current time as the database stores it.
 func (s *Store) stamp() string { return task.FormatTime(s.o.Now()) }
 
-// A viewer is a Store as somebody sees it; nil sees all of it.
+// A viewer is a Store as a caller sees it; a nil caller sees everything.
 type viewer interface {
 	view() (*Store, *session.Caller)
 }
@@ -333,12 +333,12 @@ func read[T any](ctx context.Context, v viewer, doing string, f func(t Tx) T) (T
 	return transact(ctx, v, doing, Reading, f)
 }
 
-// readOnce runs f, which reads by one statement.
+// readOnce runs f, which reads with one statement.
 func readOnce[T any](ctx context.Context, v viewer, doing string, f func(t Tx) T) (T, error) {
 	return transact(ctx, v, doing, Looking, f)
 }
 
-// write runs f in the one transaction that may change the board now.
+// write runs f in a transaction beside which no other may change the board.
 func write[T any](ctx context.Context, v viewer, doing string, f func(t Tx) T) (T, error) {
 	return transact(ctx, v, doing, Writing, f)
 }
@@ -366,12 +366,12 @@ func statement(ctx context.Context, s *Store, doing string, mode Mode, query str
 	return transact(ctx, s, doing, mode, func(t Tx) int64 { return t.Exec(query, args...) })
 }
 
-// transact is Transact of the database with a result; the transaction inserts its changes into the feed. It
-// returns the error with which f fails.
+// transact runs the database's Transact with a result, and inserts the transaction's changes into the feed.
+// It returns f's error.
 func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, f func(t Tx) T) (result T, err error) {
 	s, who := v.view()
 	defer func(began time.Time) {
-		if time.Since(began) > 100*time.Millisecond { // a slow one
+		if time.Since(began) > 100*time.Millisecond { // slow
 			telemetry.Within(ctx, spans.Transaction, "", began, spans.Doing.String(doing))
 		}
 	}(time.Now())
@@ -393,7 +393,7 @@ func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, f f
 	})
 	if err != nil {
 		var none T
-		if mode.reads() && ctx.Err() != nil && !errors.Is(err, store.ErrUnavailable) { // which says more
+		if mode.reads() && ctx.Err() != nil && !errors.Is(err, store.ErrUnavailable) { // ctx's error says more
 			err = ctx.Err()
 		}
 		return none, wrap(doing, err)

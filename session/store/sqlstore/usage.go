@@ -45,7 +45,7 @@ func (b board) Used(ctx context.Context, attemptID string) ([]task.Use, error) {
 	})
 }
 
-// belowLimits reports whether what has ended is below the limits, so that an execution may start.
+// belowLimits reports whether the use of what has ended is below the limits, so that an execution may start.
 func (t Tx) belowLimits(l task.Limits) bool {
 	if l == (task.Limits{}) {
 		return true
@@ -86,8 +86,8 @@ func (b board) AddUse(ctx context.Context, u task.Use) error {
 	})
 }
 
-// addUse records what an execution used. Those that ended before they reported the totals of its thread
-// have used nothing that these do not contain.
+// addUse records what an execution used. Executions that ended before they reported the totals of its thread
+// used nothing that these totals do not contain.
 func (t Tx) addUse(attemptID, executionID, executor string, u *task.Usage, at string) {
 	if u == nil {
 		t.Exec(`INSERT INTO usages (execution_id, attempt_id, executor, ended_at) VALUES (?, ?, ?, ?)`, executionID,

@@ -14,18 +14,18 @@ import (
 	"deepwork/session/store"
 )
 
-// workflows is a Store as store.Sessions.
+// workflows is a Store in its role as store.Sessions.
 type workflows struct{ *Store }
 
-// sessionColumns are those of a session, in the order of the fields of store.Session.
+// sessionColumns are the columns of a session, in the order of the fields of store.Session.
 var sessionColumns = Columns[store.Session]()
 
 var addSession = `INSERT INTO workflow_sessions (` + sessionColumns + `, frame) VALUES (` +
 	parameters(2+strings.Count(sessionColumns, ",")) + `) ON CONFLICT DO NOTHING`
 
 const (
-	// moveSession is the compare-and-swap that all transitions rely on, and keepStatus the same for most of
-	// them: SQLite writes each index that has a column which is set, though its value stays.
+	// moveSession is the compare-and-swap on which all transitions rely. keepStatus is the same for most of
+	// them: SQLite writes each index on a column that is set, even to the same value.
 	keepStatus = `UPDATE workflow_sessions SET revision = ?, step = ?, moved_by = ?, machine_id = ?, machine = ?, ` +
 		`place = ?, definition = ?, updated_at = ?, frame = ?
 		WHERE id = ? AND revision = ? AND status = ? AND waiting = ?`
@@ -38,8 +38,8 @@ const (
 	dropPart   = `DELETE FROM session_parts WHERE session_id = ? AND kind = ? AND key = ?`
 	dropJudged = `DELETE FROM session_parts WHERE session_id = ? AND kind = '` + store.JudgedPart + `'`
 	addRequest = `INSERT INTO session_requests (key, session_id) VALUES (?, ?) ON CONFLICT (key) DO NOTHING`
-	// addDefinition leaves one that was stored a short time ago as it is, so that transitions do not wait for
-	// each other.
+	// addDefinition leaves a recently stored definition unchanged, so that transitions do not wait for each
+	// other.
 	addDefinition = `INSERT INTO definitions (hash, data, put_at) SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM ` +
 		`definitions WHERE hash = ? AND put_at > ?)
 		ON CONFLICT (hash) DO UPDATE SET put_at = excluded.put_at`
@@ -54,7 +54,7 @@ const (
 		` + ? WHERE session_id = ? AND step = ? AND runner = ?`
 )
 
-// partsAtOnce is the number of parts that one statement writes: a step has three, and the texts are few.
+// partsAtOnce is the number of parts that one statement writes: a step has three, and texts are few.
 const partsAtOnce = 8
 
 // errNotWritten rolls back a transition that another one has overtaken.
@@ -63,10 +63,10 @@ var errNotWritten = errors.New("another transition was faster")
 func (w workflows) WriteSession(ctx context.Context, s *store.SessionWrite) (bool, error) {
 	mode := Swapping
 	if s.AttemptID != "" {
-		mode = Writing // it changes the board, too
+		mode = Writing // it also changes the board
 	} else if m, ok := w.db.(Mover); ok && s.Also == nil {
 		written, err := m.MoveSession(ctx, s, w.o.Now())
-		if written && w.pruneDue() { // the statement adds its change itself
+		if written && w.pruneDue() { // the statement publishes its change itself
 			if err := w.Run(ctx, "removing old changes", Swapping, w.prune); err != nil {
 				w.o.Logger.Warn("old changes are removed later", "error", err)
 			}
@@ -81,11 +81,12 @@ func (w workflows) WriteSession(ctx context.Context, s *store.SessionWrite) (boo
 	return err == nil, err
 }
 
-// Fresh returns the time, as databases store it, after which a definition was stored so that a transition
-// need not store it again.
+// Fresh returns, in the form of the database, the time since which a definition counts as recently stored, so
+// that a transition need not store it again.
 func Fresh(now time.Time) string { return task.FormatTime(now.Add(-time.Hour)) }
 
-// writeSession makes a transition; it fails with errNotWritten if the session is not as expected.
+// writeSession makes a transition. It fails with errNotWritten if the session does not have the expected
+// revision.
 func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 	if s.Before < 0 {
 		t.mustChange(store.ErrExists, addSession, append(Values(&s.Session), s.Frame)...)
@@ -139,15 +140,15 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 	}
 }
 
-// moveAttempt records the position of the workflow in whose attempt's workspace a session moved. If the task names a
-// workflow, only that one counts, and not one that is nested in the same workflow; else only one that is
-// nested in none. A run records its own position.
+// moveAttempt records the position of the workflow whose session has moved in an attempt's workspace. If the
+// task names a workflow, only that one counts, unless it is nested in one of the same name; otherwise only a
+// workflow that is not nested counts. A run records its own position.
 func (t Tx) moveAttempt(s *store.SessionWrite) {
 	var job, workflow, at *string
 	if !t.First(`SELECT k.job_name, k.workflow_name, a.workflow_session_id FROM attempts a JOIN tasks k ON k.id = `+
 		`a.task_id WHERE a.id = ? AND a.run IS NULL`,
 		[]any{s.AttemptID}, &job, &workflow, &at) {
-		return // it was deleted
+		return // the attempt was deleted
 	}
 	switch {
 	case job != nil && (*job != s.Job || workflow == nil || *workflow != s.Workflow),
@@ -172,7 +173,7 @@ func (t Tx) moveAttempt(s *store.SessionWrite) {
 		return
 	}
 
-	// If its agent had ended before, somebody else has completed it, and the task is to be reviewed.
+	// If its agent had ended before, somebody else has completed it, and the task must be reviewed.
 	of := t.taskOf(s.AttemptID)
 	if t.Exec(`UPDATE tasks SET status = 'inreview', updated_at = ? WHERE id = ? AND status = 'inprogress' AND `+
 		`EXISTS (SELECT 1 FROM attempts WHERE id = ? AND state = 'completed')
@@ -182,13 +183,13 @@ func (t Tx) moveAttempt(s *store.SessionWrite) {
 	}
 }
 
-// ancestry names the ids of a session and of what it is nested in.
+// ancestry selects the ids of a session and of those around it.
 const ancestry = `WITH RECURSIVE chain (id, parent, depth) AS (SELECT id, parent, 0 FROM workflow_sessions s WHERE ` +
 	`id = ?
 	UNION ALL SELECT s.id, s.parent, chain.depth + 1 FROM workflow_sessions s JOIN chain ON s.id = chain.parent ` +
 	`WHERE chain.depth < 1000)`
 
-// A partRow is a part with the revision of its session; Kind is nil if the session has no parts.
+// A partRow is a part with the revision of its session. Kind is nil if the session has no parts.
 type partRow struct {
 	Revision  int64
 	Kind, Key *string
@@ -213,7 +214,7 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 		}
 	}
 
-	for { // until nobody has moved it between the two statements
+	for { // until nobody moves it between the two statements
 		s, err := readOnce(ctx, w.Store, doing, func(t Tx) *store.SessionRecord {
 			s := firstRow[store.SessionRecord](t,
 				`SELECT `+sessionColumns+`, frame FROM workflow_sessions s WHERE id = ?`, id)
@@ -264,7 +265,7 @@ func (w workflows) Judged(ctx context.Context, id, step string) (body string, er
 
 func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]store.Session, error) {
 	if q.IDs != nil && len(q.IDs) == 0 || q.Parents != nil && len(q.Parents) == 0 || !w.db.Exists() {
-		return nil, nil // a project whose sessions are only listed gets no database
+		return nil, nil // merely listing sessions must not create a database
 	}
 
 	var where []string
@@ -327,7 +328,7 @@ func (w workflows) Ancestry(ctx context.Context, id string) ([]store.Session, er
 	all, err := readOnce(ctx, w.Store, "reading what session "+id+" is nested in", func(t Tx) []store.Session {
 		return List[store.Session](t, query, id)
 	})
-	for i := range all { // of a cycle, which only an import can make, once around
+	for i := range all { // a cycle, which only an import can make, once around
 		if slices.ContainsFunc(all[:i], func(s store.Session) bool { return s.ID == all[i].ID }) {
 			all = all[:i]
 			break
@@ -337,16 +338,16 @@ func (w workflows) Ancestry(ctx context.Context, id string) ([]store.Session, er
 	return all, err
 }
 
-// inCondition is the condition that a column has one of some values.
+// inCondition returns the condition that a column has one of some values.
 func inCondition(column string, values []string) (condition string, args []any) {
-	n := 1 << bits.Len(uint(len(values)-1)) // few different statements
+	n := 1 << bits.Len(uint(len(values)-1)) // keeps the number of different statements small
 	for i := range n {
 		args = append(args, values[min(i, len(values)-1)])
 	}
 	return column + ` IN (` + parameters(n) + `)`, args
 }
 
-// removedAtOnce is how many sessions are removed by one transaction, so that others get their turns.
+// removedAtOnce is how many sessions one transaction removes, so that others get their turns.
 const removedAtOnce = 256
 
 func (w workflows) RemoveSessions(ctx context.Context, ids []string) error {

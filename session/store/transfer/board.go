@@ -14,8 +14,8 @@ import (
 // A table has rows of the board; order is the column with their order, if that matters.
 type table struct{ name, order string }
 
-// tables are those that are copied, rows after those that they name. Those that are missing here are
-// maintained by the database (task_counts).
+// tables are copied in this order: rows come after those to which they refer. The database maintains the
+// tables that are missing here (task_counts).
 var tables = []table{
 	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"task_dependencies", ""}, {"attempts", ""}, {"attempt_repos", ""},
 	{"sessions", ""}, {"executions", "seq"}, {"attempt_reports", ""}, {"attempt_comments", ""}, {"usages", "seq"},
@@ -23,7 +23,7 @@ var tables = []table{
 	{"definitions", ""}, {"workflow_sessions", ""}, {"session_parts", ""}, {"session_requests", ""},
 }
 
-// own are the columns that each database fills on its own.
+// own are the columns that each database fills itself.
 var own = []string{"scope", "seq", "rowid"}
 
 // BoardRows calls f with the rows of a board.
@@ -134,8 +134,8 @@ func (b *Board) Put(ctx context.Context, r Row) error {
 	return nil
 }
 
-// prepare makes the statement for a table from its first row. Ids become parts of paths and
-// statements, so only tables of the program may be named.
+// prepare makes the statement for a table from its first row. Names become parts of paths and statements, so
+// only tables of the program are allowed.
 func (b *Board) prepare(ctx context.Context, r Row) error {
 	if !slices.ContainsFunc(tables, func(t table) bool { return t.name == r.Table }) {
 		return fmt.Errorf("%w: there is no such table", task.ErrInvalid)

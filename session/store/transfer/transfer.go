@@ -1,4 +1,4 @@
-// Package transfer copies what a project has in one store to another: all of it, verified, or nothing.
+// Package transfer copies a project from one store to another: all of it, verified, or nothing.
 package transfer
 
 import (
@@ -15,26 +15,26 @@ import (
 	"deepwork/catalog/task"
 )
 
-// A Row is what stores exchange: a row of a table.
+// A Row is a row of a table, in the form that stores exchange.
 type Row struct {
 	Table  string
 	Values map[string]any // by column; each is nil, an int64 or a string
 }
 
-// A Side is a project in a store, from which or to which it is copied. Its methods may be called by
-// one goroutine at a time.
+// A Side is a project in a store, as the source or the target of a copy. Its methods may be called by one
+// goroutine at a time.
 type Side interface {
 	// Where returns the location for messages, without secrets.
 	Where() string
-	// Hold ensures that no server uses the project in this store until Release. Its error names one
-	// that does.
+	// Hold ensures that no server uses the project in this store until Release. If one does, its error names
+	// it.
 	Hold(ctx context.Context) error
-	// Rows calls f with all rows, in an order in which they can be put.
+	// Rows calls f with all rows, in an order in which they can be inserted.
 	Rows(ctx context.Context, f func(Row) error) error
-	// Adapt returns a row of another store as this one has it.
+	// Adapt converts a row of another store for this one.
 	Adapt(r Row) Row
-	// Replace replaces all rows of the project by those that fill puts, in one transaction, which is
-	// rolled back if fill fails; fill may run again. Its rows are those of the transaction.
+	// Replace replaces all rows of the project by those that fill puts, in one transaction, which it rolls
+	// back if fill fails; fill may run again. The rows that fill reads are those of the transaction.
 	Replace(ctx context.Context, fill func(put func(Row) error, rows func(f func(Row) error) error) error) error
 	// Release ends Hold. It may be called at any time.
 	Release()
@@ -43,8 +43,8 @@ type Side interface {
 // Counts are the numbers of rows of each table.
 type Counts map[string]int
 
-// content are the tables whose rows mean that a store is not empty, with what a row of them is; every
-// server adds the projects of its config.
+// content has the tables whose rows mean that a store is not empty, and what a row of each is. Projects do
+// not count: every server adds those of its config.
 var content = []struct{ table, what string }{
 	{"workflow_sessions", "session"}, {"tasks", "task"}, {"attempts", "attempt"},
 	{"requests", "request_id of the board"},
@@ -69,10 +69,11 @@ func (c Counts) String() string {
 	return strings.Join(all, ", ")
 }
 
-// placeKey begins the place in the JSON that package machine writes.
+// placeKey precedes the place in the JSON that package machine writes.
 const placeKey = `"place": `
 
-// Unplaced returns what takes a place out of the frames of sessions and the progress of their steps.
+// Unplaced returns a function that removes a place from the frames of sessions and the progress of their
+// steps.
 func Unplaced(p task.Place) func(text string) string {
 	at := placeKey + `\{\s*"machine_id":\s*` + regexp.QuoteMeta(string(jsontext.Quote(p.MachineID))) +
 		`,\s*"machine_name":\s*"(?:[^"\\]|\\.)*",\s*"root":\s*` +
@@ -90,10 +91,10 @@ func Placed(step string, p task.Place) string {
 	return strings.Replace(step, "{", "{"+placeKey+string(at)+", ", 1)
 }
 
-// Copy copies a project. Both sides are held meanwhile, the target must have nothing of the project,
-// and the source is not changed. What was written is read again, and the source, too, and compared
-// before it becomes visible. An agent's execution that is starting or running is refused: its agent
-// works on one machine, and only the server of its store records its end.
+// Copy copies a project. Both sides are held meanwhile. The target must have nothing of the project, and the
+// source is not changed. Before the copy becomes visible, both sides are read again and compared. An
+// execution that is starting or running is refused: its agent works on one machine, and only the server of
+// its store records its end.
 func Copy(ctx context.Context, from, to Side) (Counts, error) {
 	for _, s := range []Side{from, to} {
 		defer s.Release()
@@ -113,7 +114,7 @@ func Copy(ctx context.Context, from, to Side) (Counts, error) {
 
 	var read summary
 	err = to.Replace(ctx, func(put func(Row) error, rows func(func(Row) error) error) error {
-		read = summary{counts: Counts{}, sums: map[string][sha256.Size]byte{}} // it may be filled again
+		read = summary{counts: Counts{}, sums: map[string][sha256.Size]byte{}} // fill may run again
 		err := from.Rows(ctx, func(r Row) error {
 			if state := r.Values["state"]; r.Table == "executions" && (state == "starting" || state == "running") {
 				return fmt.Errorf("execution %v of attempt %v is %v, and cannot be moved while its agent works: end "+
@@ -154,10 +155,10 @@ func Copy(ctx context.Context, from, to Side) (Counts, error) {
 // A summary identifies rows, whatever their order.
 type summary struct {
 	counts Counts
-	sums   map[string][sha256.Size]byte // the XOR of those of all rows of a table
+	sums   map[string][sha256.Size]byte // for each table, the XOR of the sums of its rows
 }
 
-// sum reads all rows of a side as to has them.
+// sum reads all rows of a side in the form that to has them.
 func sum(ctx context.Context, s, to Side) (summary, error) {
 	all := summary{counts: Counts{}, sums: map[string][sha256.Size]byte{}}
 	err := s.Rows(ctx, func(r Row) error {

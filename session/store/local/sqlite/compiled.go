@@ -10,8 +10,8 @@ import (
 	"modernc.org/sqlite"
 )
 
-// keptStatements is the number of statements that a connection keeps compiled. The program has fewer
-// texts; those that are put together at run time are compiled each time once it is reached.
+// keptStatements is how many compiled statements a connection keeps. The program has fewer texts; once there
+// are that many, statements composed at run time are compiled each time.
 const keptStatements = 500
 
 // errLost is the error of a statement in a transaction that SQLite itself has rolled back.
@@ -29,25 +29,25 @@ type driverConn interface {
 	RegisterRollbackHook(sqlite.RollbackHookFn)
 }
 
-// A phase says where a connection is in a transaction of the writer.
+// A phase says how far a connection is in a transaction of the writer.
 type phase int
 
 const (
 	outside phase = iota // no transaction of the writer is open
 	inside
-	lost // SQLite has ended it: a statement would now be a transaction of its own, so it is refused
+	lost // SQLite has ended it: a statement is refused, as it would be a transaction of its own
 )
 
-// A compiled is a connection that compiles each statement once. Compiling takes longer than running
-// most of the statements of this program.
+// A compiled is a connection that compiles each statement once. Compiling most of this program's statements
+// takes longer than running them.
 type compiled struct {
 	driverConn
-	number int64                  // of the connections of this process
-	free   map[string]driver.Stmt // by their texts; one that runs, or whose rows are read, is not in it
+	number int64                  // number of the connection in this process
+	free   map[string]driver.Stmt // by text; without those that run, or whose rows are being read
 	phase  phase
 }
 
-var made atomic.Int64 // connections
+var made atomic.Int64 // number of connections
 
 // A compiler is a connector that makes compiled connections.
 type compiler struct {
@@ -55,12 +55,12 @@ type compiler struct {
 	inPlace func() error
 }
 
-// connect returns a pool of at most n permanent connections, each a compiled. A connection that is made later is to the
-// file that is open now, or fails.
+// connect returns a pool of at most n permanent connections, each a compiled. A connection that is made later
+// opens the same file, or fails.
 func (d *DB) connect(dsn string, n int, more string) *sql.DB {
 	c, err := sqlite.NewConnector(dsn + pragmas + more)
 	if err != nil {
-		panic(err) // the data source name has a form that this package gave it
+		panic(err) // this package formatted the data source name
 	}
 
 	info := d.info
@@ -94,7 +94,7 @@ func (c *compiled) Close() error {
 	for _, s := range c.free {
 		s.Close()
 	}
-	c.RegisterRollbackHook(nil) // the driver would keep it for the next connection at this address
+	c.RegisterRollbackHook(nil) // the driver would keep the hook for the next connection at this address
 	return c.driverConn.Close()
 }
 

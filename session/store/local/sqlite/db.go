@@ -1,9 +1,8 @@
-// Package sqlite keeps the sessions, the task board and executions of a project in an
-// embedded SQLite database (board.db of the state folder) that several servers share. Package
-// sqlstore has its statements.
+// Package sqlite keeps a project's sessions, task board and executions in an embedded SQLite database
+// (board.db in the state folder) that several servers share. Package sqlstore has its statements.
 //
-// What a method writes is durable when it returns: a process that is killed, or a
-// machine that loses power, loses nothing that was acknowledged.
+// What a method writes is durable when it returns: a killed process, or a machine that loses power, loses
+// nothing that was acknowledged.
 package sqlite
 
 import (
@@ -24,50 +23,48 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// readers is the number of concurrent reading connections. Readers and the writer never wait for
-// each other.
+// readers is the number of concurrent reading connections. Readers and the writer never wait for each other.
 const readers = 4
 
 // Options configure a DB.
 type Options struct {
-	Path     string       // of the database file, absolute
+	Path     string       // absolute path of the database file
 	Make     func() error // makes the folder of the file; default: with the usual mode
-	ReadOnly bool         // a database that does not exist when it is opened is then empty
+	ReadOnly bool         // then a missing database counts as empty
 	Logger   *slog.Logger
 	Now      func() time.Time
 }
 
-// A DB is the database. The first call of a method opens it, and creates it if necessary; a failed
-// opening is retried by the next call. Methods may be called from any goroutine, by several
-// processes on one file; each change is made whole or not at all. A method blocks while other changes
-// are made, until its context ends, or with store.ErrBusy if another process lets nobody write for ten
-// seconds; a change that has begun is finished, so that its outcome is known.
+// A DB is the database. The first call of a method opens it, and creates it if necessary; if that fails, the
+// next call tries again. Methods may be called from any goroutine, and by several processes on one file; each
+// change is made completely or not at all. While others write, a method blocks until its context ends, or
+// fails with store.ErrBusy if another process lets nobody write for ten seconds. A change that has begun is
+// finished, so that its outcome is known.
 //
-// Nothing but SQLite in this process may open the file: on Unix, closing any handle of it drops
-// SQLite's locks. A file that is moved or replaced while open is not written any more
-// (task.ErrDamaged). Every method may also return task.ErrFull, ErrDamaged, ErrVersion, ErrClosed, or
-// the context's error.
+// Nothing but SQLite in this process may open the file: on Unix, closing any handle of it drops SQLite's
+// locks. A file that was moved or replaced while open is no longer written (task.ErrDamaged). Every method
+// may also return task.ErrFull, ErrDamaged, ErrVersion, ErrClosed, or the context's error.
 type DB struct {
 	*sqlstore.Store
 	o       Options
 	closing context.Context // ends when Close begins
 	halt    context.CancelFunc
 
-	patience time.Duration // for which a call waits for other processes
+	patience time.Duration // how long a call waits for other processes
 
 	mu     sync.RWMutex // read-locked by each call, write-locked to open and close
-	writer *writer      // nil if not open, or opened for reading only
+	writer *writer      // nil if not open, or opened only for reading
 	reader *sql.DB      // nil if not open
-	// watcher has one connection, which stays open: the database version that it reads changes when
-	// any other connection has changed something.
+	// watcher has one connection, which stays open: the database version that it reads changes whenever
+	// another connection has changed something.
 	watcher *sql.DB
-	info    os.FileInfo // of the file that was opened for writing, or is to be
-	hadLog  bool        // whether there was a write-ahead log before a file was opened for reading only
-	retryAt time.Time   // when a file that could only be read as it was is opened again; zero if it is not one
+	info    os.FileInfo // of the file that is, or will be, opened for writing
+	hadLog  bool        // a file opened only for reading had a write-ahead log before that
+	retryAt time.Time   // when to reopen a file that could only be read as it was; else zero
 	closed  bool
 }
 
-// A dialect is a DB as a sqlstore.Dialect.
+// A dialect is a DB in its role as a sqlstore.Dialect.
 type dialect struct{ *DB }
 
 // New returns a database that is not open yet. The caller closes it.
@@ -84,10 +81,10 @@ func New(o Options) *DB {
 	return d
 }
 
-// Open opens the database if it is not open, and migrates it to the current version if there are
-// migrations from its version. Any other version is refused with ErrVersion, a file that is not a board
-// with ErrDamaged; both are left untouched. While the disk is not writable, the database can be read, and
-// changes return ErrFull.
+// Open opens the database if it is not open, and migrates it to the current version if there are migrations
+// from its version. Any other version is refused with ErrVersion, and a file that is not a board with
+// ErrDamaged; neither is changed. While the disk cannot be written, the database can be read, and changes
+// return ErrFull.
 func (d *DB) Open(ctx context.Context) error {
 	release, err := d.use(ctx)
 	if err == nil {
@@ -99,8 +96,9 @@ func (d *DB) Open(ctx context.Context) error {
 // Where returns the path of the file.
 func (d *DB) Where() string { return d.o.Path }
 
-// Exists reports whether the file exists, so that reading need not create it. An error other than
-// its absence counts as existing: the next call reports it. So does one that was moved away while it is open.
+// Exists reports whether the file exists, so that readers need not create it. If that cannot be determined,
+// it reports true, and the next call reports the error. It also reports true for a file that was moved away
+// while open.
 func (d *DB) Exists() bool {
 	d.mu.RLock()
 	open := d.writer != nil
@@ -131,7 +129,7 @@ func (d *DB) disconnect() error {
 		*pool = nil
 	}
 	if d.writer != nil {
-		err = errors.Join(err, d.writer.close()) // the last connection may tidy up the file
+		err = errors.Join(err, d.writer.close()) // the last connection may clean up the file
 		d.writer, d.info = nil, nil
 	}
 	d.tidy()
@@ -160,10 +158,10 @@ func (d *DB) use(ctx context.Context) (release func(), err error) {
 	return d.mu.RUnlock, nil
 }
 
-// openAgain is how long a file is read as if nobody changed it, until it is opened again.
+// openAgain is how long a file is read as if nobody changed it, before it is reopened.
 const openAgain = time.Second
 
-// due reports whether the database is to be opened, or anew.
+// due reports whether the database must be opened or reopened.
 func (d *DB) due() bool { return d.reader == nil || !d.retryAt.IsZero() && time.Now().After(d.retryAt) }
 
 func (d *DB) open(ctx context.Context) (err error) {
@@ -203,7 +201,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 	case !d.o.ReadOnly:
 		err = d.openFile(ctx)
 	}
-	if d.o.ReadOnly && (!there || errors.Is(err, errUnmade)) { // an empty one replaces it
+	if d.o.ReadOnly && (!there || errors.Is(err, errUnmade)) { // it counts as an empty one
 		if err := d.disconnect(); err != nil {
 			return err
 		}
@@ -214,13 +212,13 @@ func (d *DB) open(ctx context.Context) (err error) {
 		return err
 	}
 
-	// In a read-only folder, or on a full disk, SQLite cannot create an index of its log: the file is read for
-	// a moment as if nobody changed it, provided that there is nothing in a log.
+	// In a read-only folder, or on a full disk, SQLite cannot create an index of its log. Then the file is
+	// read for a moment as if nobody changed it, provided that its log is empty.
 	if log, _, serr := sizeOf(d.o.Path + "-wal"); serr != nil || log > 0 {
 		return err
 	}
 	why := errors.Join(err, d.disconnect())
-	d.info, _ = os.Stat(d.o.Path) // without it, it is not known whether the file is replaced
+	d.info, _ = os.Stat(d.o.Path) // on an error, replacing the file goes unnoticed
 	if err := d.openReadOnly(ctx, Source(d.o.Path, "ro")+"&immutable=1"); err != nil {
 		return errors.Join(why, err)
 	}
@@ -230,7 +228,8 @@ func (d *DB) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// errUnmade reports a file in which no transaction was ever committed: the disk was full, or the process was killed.
+// errUnmade reports a file in which no transaction was ever committed: the disk was full, or the process was
+// killed.
 var errUnmade = errors.New("the database is not made yet")
 
 // openReadOnly opens a database, which must have the current version, for reading.
@@ -249,7 +248,7 @@ func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
 	})
 }
 
-// openFile opens a database for reading and writing, and makes it if it is not there.
+// openFile opens a database for reading and writing, and creates it if it is missing.
 func (d *DB) openFile(ctx context.Context) error {
 	if err := d.o.Make(); err != nil {
 		if session.CodeOf(err) != "" {
@@ -258,7 +257,7 @@ func (d *DB) openFile(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", task.ErrFull, err)
 	}
 
-	// Prompts are private. If this fails, so does SQLite, whose error has the remedy.
+	// Prompts are private. If this fails, SQLite fails, too, with an error that has the remedy.
 	if f, err := os.OpenFile(d.o.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		f.Close()
 	}
@@ -268,8 +267,8 @@ func (d *DB) openFile(ctx context.Context) error {
 			return err
 		}
 
-		// Readers and the writer then work concurrently. On a file system without shared memory the
-		// database is slower and no less safe.
+		// Then readers and the writer work concurrently. On a file system without shared memory, the database
+		// is slower but just as safe.
 		var mode string
 		if err := c.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
 			return err
@@ -310,29 +309,29 @@ func wrap(doing string, err error) error {
 // applicationID marks the file as a board, in SQLite's header.
 const applicationID = 0x6477646b // dwdk
 
-// unreleasedID marks boards from before the first release, whose versions were numbered otherwise.
+// unreleasedID marks boards from before the first release, whose versions were numbered differently.
 const unreleasedID = 0x64776264 // dwbd
 
 //go:embed migrations/*.sql
 var files embed.FS
 
-// migrations are the steps from an empty file to the current schema, each a script; the version of
-// a board, SQLite's user_version, is the number of steps applied.
+// migrations are the steps from an empty file to the current schema, each a script. The version of a board,
+// SQLite's user_version, is the number of steps applied.
 var migrations = sqlstore.Scripts(files)
 
-// setAside says how a database is set aside.
+// setAside says how to set a database aside.
 const setAside = "with `deepwork check --set-aside`"
 
 // latest is the version that this program writes.
 func latest() int { return len(migrations) }
 
-// ours returns the version of a database. It refuses those of other programs with task.ErrDamaged, and
+// ours returns the version of a database. It refuses databases of other programs with task.ErrDamaged, and
 // those that cannot be migrated to the current version with task.ErrVersion.
 func ours(ctx context.Context, c interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }) (v int, err error) {
 	var id, tables int
-	// One statement, so one state: another server may be migrating it.
+	// One statement sees one state: another server may be migrating the database.
 	err = c.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version),
 		(SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)`).Scan(&v,
 		&id, &tables)
@@ -352,8 +351,8 @@ func ours(ctx context.Context, c interface {
 	return v, nil
 }
 
-// migrate brings a database to the current version, step by step. If another process does the same,
-// the second one finds it done.
+// migrate brings a database to the current version, step by step. If another process does the same, the
+// second one finds it done.
 func (d *DB) migrate(ctx context.Context, c *sql.Conn) error {
 	ctx = context.WithoutCancel(ctx)
 	for {

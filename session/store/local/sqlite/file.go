@@ -19,10 +19,10 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// pragmas are set for each connection: SQLite itself waits only briefly for a lock, and a commit is
-// on disk when it returns. The log is used from its beginning again after a megabyte: syncing a file
-// that grows takes nearly twice as long. Each connection keeps half a megabyte of pages, not two: the
-// system has the file in memory anyway.
+// pragmas are set for each connection. SQLite itself waits only briefly for a lock, and a commit is on disk
+// when it returns. The log restarts from its beginning after a megabyte: syncing a growing file takes nearly
+// twice as long. Each connection caches half a megabyte of pages, not two, since the system caches the file
+// anyway.
 const pragmas = "&_pragma=busy_timeout(50)&_pragma=foreign_keys(1)&_pragma=synchronous(2)" +
 	"&_pragma=journal_size_limit(16777216)&_pragma=wal_autocheckpoint(250)" +
 	"&_pragma=cache_size(-512)"
@@ -42,8 +42,8 @@ func Source(path, mode string) string {
 // smallest is the size of the smallest database file, in bytes.
 const smallest = 512
 
-// look reports whether there is a database file. A write-ahead log without its database is the rest
-// of a board that SQLite would delete, so it is refused.
+// look reports whether there is a database file. A write-ahead log without its database is what is left of a
+// board, and SQLite would delete it, so it is refused.
 func look(path string) (bool, error) {
 	size, there, err := sizeOf(path)
 	if err != nil {
@@ -52,7 +52,7 @@ func look(path string) (bool, error) {
 	switch {
 	case size >= smallest:
 		return true, nil
-	case size > 0: // SQLite would treat it as an empty one
+	case size > 0: // SQLite would treat it as an empty database
 		return true, damaged(path, fmt.Errorf("it is cut off after %d bytes", size))
 	}
 
@@ -85,8 +85,8 @@ func sizeOf(path string) (size int64, there bool, err error) {
 	return info.Size(), true, nil
 }
 
-// peek refuses a file that this program must not migrate, before anything is written: even closing
-// a database that is open for writing changes its file.
+// peek refuses a file that this program must not migrate, before anything is written: even closing a database
+// that is open for writing changes its file.
 func (d *DB) peek(ctx context.Context) error {
 	pool := d.connect(Source(d.o.Path, "ro"), 1, readOnly)
 	err := d.prepare(ctx, pool, func(ctx context.Context, c *sql.Conn) error {
@@ -94,13 +94,13 @@ func (d *DB) peek(ctx context.Context) error {
 		return err
 	})
 	if err = errors.Join(err, pool.Close()); errors.Is(err, task.ErrFull) {
-		return nil // it must first be recovered from a crash, which takes a writer, or is read as it is
+		return nil // it must be recovered from a crash, which takes a writer, or is read as it is
 	}
 	return err
 }
 
-// tidy removes the empty log and its index that SQLite makes for reading and leaves behind. It leaves
-// that to SQLite, which keeps them if another process has the database open.
+// tidy removes the empty log and index that SQLite creates for reading and leaves behind. It has SQLite do
+// that, which keeps them if another process has the database open.
 func (d *DB) tidy() {
 	size, log, err := sizeOf(d.o.Path + "-wal")
 	if !d.o.ReadOnly || d.hadLog || !log || size > 0 || err != nil {
@@ -108,11 +108,11 @@ func (d *DB) tidy() {
 	}
 	pool := d.connect(Source(d.o.Path, "rw"), 1, readOnly)
 	pool.QueryRow("PRAGMA user_version").Scan(new(int))
-	pool.Close() // if it fails, empty files are left
+	pool.Close() // on failure, empty files are left
 }
 
-// inPlace checks that a path still names the file that was opened, if one was. Writes to a deleted or
-// replaced one would be acknowledged and lost.
+// inPlace checks that a path still names the opened file, if one was opened. Writes to a deleted or replaced
+// file would be acknowledged and lost.
 func inPlace(path string, opened os.FileInfo) error {
 	if opened == nil {
 		return nil
@@ -124,8 +124,8 @@ func inPlace(path string, opened os.FileInfo) error {
 		"again for the file that is there now", task.ErrDamaged, path)
 }
 
-// explain converts an error of SQLite to one that callers know, with a remedy. One that another database has explained
-// is about that one: a change may copy what it reads there.
+// explain converts an error of SQLite to one that callers know, with a remedy. If another database has
+// already explained the error, it is about that one: a change may copy what it reads there.
 func (d *DB) explain(err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || errors.Is(err, task.ErrDamaged) || errors.Is(err, task.ErrFull) {
@@ -157,8 +157,8 @@ func (d *DB) explain(err error) error {
 	return err
 }
 
-// damaged returns the error for a file that cannot be read, with a remedy. Nothing is done
-// automatically: there may be a copy, or something to save.
+// damaged returns the error for an unreadable file, with a remedy. Nothing is done automatically: there may
+// be a copy, or something to save.
 func damaged(path string, why error) error {
 	return fmt.Errorf("%w: %s was left as it is; restore it from a copy (with its -wal file, if it has one), save "+
 		"what can be read with `sqlite3 %s .recover`, or set it aside with `deepwork check --set-aside` to begin an "+
@@ -183,7 +183,7 @@ func busy(err error) bool {
 const doBoard = "stop the servers and restore the database from a copy, save what can be read with `sqlite3 board.db " +
 	".recover`, or set it aside with `deepwork check --set-aside`"
 
-// Damage returns what SQLite finds wrong with the file, and else the references to missing rows.
+// Damage returns what SQLite finds wrong with the file or, if nothing, the references to missing rows.
 func (d dialect) Damage(t sqlstore.Tx) (found []session.Finding) {
 	for _, what := range sqlstore.List[string](t, `PRAGMA integrity_check`) {
 		if what != "ok" {
@@ -201,7 +201,7 @@ func (d dialect) Damage(t sqlstore.Tx) (found []session.Finding) {
 	return found
 }
 
-// Relocate replaces each path of a repository, worktree, workspace or session by what to returns for it.
+// Relocate replaces each path of a repository, worktree, workspace or session by the result of to.
 func (d *DB) Relocate(ctx context.Context, to func(path string) string) error {
 	return d.Run(ctx, "correcting the paths on the task board", sqlstore.Writing, func(t sqlstore.Tx) {
 		for _, at := range [][2]string{{"repos", "path"}, {"attempt_repos", "repo_path"}, {"attempt_repos", "worktree"},

@@ -12,8 +12,8 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// retry calls f repeatedly while it finds the database locked, until ctx ends or the call has waited
-// long enough. SQLite itself waits only briefly, since that wait cannot be canceled.
+// retry calls f repeatedly while the database is locked, until ctx ends or the call has waited long enough.
+// SQLite itself waits only briefly, since that wait cannot be canceled.
 func (d *DB) retry(ctx context.Context, f func() error) error {
 	err := ctx.Err()
 	if err == nil {
@@ -36,8 +36,8 @@ func (d *DB) retry(ctx context.Context, f func() error) error {
 	return d.explain(err)
 }
 
-// pause waits before the next look at what another process has locked. It logs that now and then; since
-// is when the waiting began, or was logged last.
+// pause waits before looking again at what another process has locked, and logs that now and then. since is
+// when the waiting began, or was last logged.
 func (d *DB) pause(ctx context.Context, since *time.Time, pace time.Duration) error {
 	if waited := time.Since(*since); waited > d.patience/2 {
 		d.o.Logger.Warn("the task board is locked by another process", "path", d.o.Path,
@@ -68,7 +68,7 @@ func (d *DB) Transact(ctx context.Context, mode sqlstore.Mode, f func(context.Co
 	})
 }
 
-// read runs f on one state of the database, or, if it only looks, its one statement.
+// read runs f on one state of the database or, if looking is set, its one statement.
 func (d *DB) read(ctx context.Context, looking bool, f func(context.Context, sqlstore.Querier) error) error {
 	release, err := d.use(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *DB) read(ctx context.Context, looking bool, f func(context.Context, sql
 		if err != nil {
 			return err
 		}
-		defer began.Rollback() // does nothing once it is committed
+		defer began.Rollback() // does nothing after the commit
 		if err := f(ctx, began); err != nil {
 			return err
 		}
@@ -97,8 +97,8 @@ func (d *DB) read(ctx context.Context, looking bool, f func(context.Context, sql
 	})
 }
 
-// Version returns a number that changes whenever any other connection commits, in any process: the
-// writer's is another one. It is 0 if there is no file.
+// Version returns a number that changes whenever another connection, in any process, commits; the writer is
+// another connection. It is 0 if there is no file.
 func (d *DB) Version(ctx context.Context) (v int64, err error) {
 	if !d.Exists() {
 		return 0, nil
@@ -109,7 +109,7 @@ func (d *DB) Version(ctx context.Context) (v int64, err error) {
 		return 0, err
 	}
 	defer release()
-	if d.watcher == nil { // there was no file when the database was opened for reading only
+	if d.watcher == nil { // there was no file when the database was opened for reading
 		return 0, nil
 	}
 
@@ -133,8 +133,8 @@ func (d *DB) Version(ctx context.Context) (v int64, err error) {
 	return v, err
 }
 
-// feed has the statements for the feed of changes. Writers take turns, and positions have no gaps: they
-// are in the order of the commits.
+// feed has the statements for the feed of changes. Writers take turns, and positions have no gaps, so
+// positions are in the order of the commits.
 func feed(d *DB) sqlstore.Feed {
 	return sqlstore.Feed{
 		State: `SELECT CAST(last AS TEXT),
@@ -143,8 +143,8 @@ func feed(d *DB) sqlstore.Feed {
 			FROM (SELECT coalesce((SELECT min(position) FROM changes), 1) AS first, coalesce((SELECT max(position) ` +
 			`FROM changes), 0) AS last)`,
 		After: `SELECT kind, id FROM changes WHERE position > CAST(?1 AS INTEGER) ORDER BY position`,
-		// The newest one stays, since it says which position is the last. What is older than one that goes
-		// goes, too, whatever its time: the clock may have been set.
+		// The newest row stays, since it holds the last position. Rows older than a removed one are removed,
+		// too, whatever their time: the clock may have been set.
 		Prune: `DELETE FROM changes WHERE position < (SELECT max(position) FROM changes)
 			AND position <= (SELECT max(coalesce((SELECT max(position) FROM changes WHERE at < ?1), 0), (SELECT ` +
 			`max(position) FROM changes) - ?2))`,

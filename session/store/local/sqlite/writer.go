@@ -18,39 +18,39 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// A member is one change that a call waits for, in a transaction of several.
+// A member is one change, for which a call waits, in a transaction of several.
 type member struct {
-	// change runs on the writer's goroutine, and has closed its rows when it returns.
+	// change runs on the writer's goroutine, and must have closed its rows when it returns.
 	change func(sqlstore.Querier) error
-	// synced says that it is on disk when it is answered. Otherwise it survives the end of this process
-	// at once, and a loss of power only after the next one that is.
+	// synced means that the change is on disk when the member is answered. Otherwise the change survives the
+	// end of this process at once, but a loss of power only after the next synced change.
 	synced bool
 
 	left     error         // why the caller has given up, or nil; guarded by the writer's mu
-	done     chan struct{} // closed when it is answered; what follows is set before
+	done     chan struct{} // closed when the member is answered; the fields below are set before
 	err      error
 	panicked any
 }
 
-// A writer makes the changes of this process: its one goroutine commits what waits as one
-// transaction, so that all share one sync of the disk. That goroutine also has the large stack that
-// SQLite needs, which the goroutine of a call would first have to grow.
+// A writer makes the changes of this process. Its one goroutine commits all waiting changes as one
+// transaction, so that they share one sync of the disk. That goroutine also has the large stack that SQLite
+// needs, which the goroutine of a call would first have to grow.
 type writer struct {
 	db   *DB
 	pool *sql.DB // has one connection
 
 	mu      sync.Mutex
 	waiting []*member
-	wake    wait.Signal   // received by the goroutine, sent when there may be something in waiting
-	stop    chan struct{} // closed to end the goroutine; nil if it was not started
-	ended   chan struct{} // closed when it has ended
+	wake    wait.Signal   // received by the goroutine; sent when something may be waiting
+	stop    chan struct{} // closed to end the goroutine; nil if that was not started
+	ended   chan struct{} // closed when the goroutine has ended
 
-	// For the goroutine alone:
-	conn      *sql.Conn       // that of pool, for as long as the goroutine lives
-	compiled  *compiled       // the same
-	sync      bool            // whether a commit is on disk when it returns
-	unordered bool            // the locks for turns cannot be used, which was logged
-	stuck     map[string]bool // the locks for turns, by suffix, that could not be had in time
+	// Only for the goroutine:
+	conn      *sql.Conn       // from pool, as long as the goroutine lives
+	compiled  *compiled       // conn itself
+	sync      bool            // a commit is on disk when it returns
+	unordered bool            // the locks for turns are unusable, which was logged
+	stuck     map[string]bool // locks for turns, by suffix, that were not available in time
 }
 
 func newWriter(d *DB, pool *sql.DB) *writer {
@@ -64,7 +64,7 @@ func newWriter(d *DB, pool *sql.DB) *writer {
 	}
 }
 
-// start takes the connection and starts the goroutine. The caller calls close.
+// start takes the connection and starts the goroutine. The caller must call close.
 func (w *writer) start(ctx context.Context) (err error) {
 	if w.conn, err = w.pool.Conn(ctx); err != nil {
 		return err
@@ -95,9 +95,9 @@ func (w *writer) close() error {
 	return errors.Join(err, w.pool.Close())
 }
 
-// do waits until a member was answered, or until ctx ends before it has begun, and returns the cause
-// of that if it is a store.ErrBusy. A member that has begun is finished, so that its outcome is known.
-// A panic of the change is one of the caller.
+// do waits until a member was answered. If ctx ends before the member has begun, it returns the cause, if
+// that is a store.ErrBusy, or ctx's error. A member that has begun is finished, so that its outcome is known.
+// If the change panics, do panics.
 func (w *writer) do(ctx context.Context, m *member) error {
 	m.done = make(chan struct{})
 	w.mu.Lock()
@@ -117,7 +117,7 @@ func (w *writer) do(ctx context.Context, m *member) error {
 	return m.err
 }
 
-// leave answers a member that waits with why. One that does not is answered so if it would have to
+// leave answers a waiting member with why. A member that does not wait gets this answer if it would have to
 // wait again.
 func (w *writer) leave(m *member, why error) {
 	w.mu.Lock()
@@ -126,7 +126,7 @@ func (w *writer) leave(m *member, why error) {
 	w.waiting = slices.DeleteFunc(w.waiting, (*member).hasLeft)
 }
 
-// hasLeft reports whether the caller of a member that waits has given up, and answers it then.
+// hasLeft reports whether the caller of a waiting member has given up, and then answers it.
 func (m *member) hasLeft() bool {
 	if m.left == nil {
 		return false
@@ -136,14 +136,14 @@ func (m *member) hasLeft() bool {
 	return true
 }
 
-// wanted reports whether a call waits.
+// wanted reports whether a call is waiting.
 func (w *writer) wanted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.waiting) > 0
 }
 
-// take takes the members of the next group out of those that wait, in their order.
+// take removes the members of the next group from those that wait, in order.
 func (w *writer) take() []*member {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,7 +153,7 @@ func (w *writer) take() []*member {
 	return group
 }
 
-// giveBack makes members that have not begun wait again, before all others.
+// giveBack lets members that have not begun wait again, before all others.
 func (w *writer) giveBack(group []*member) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,7 +175,7 @@ func (w *writer) run() {
 	}
 }
 
-// ended returns why ctx has ended: a store.ErrBusy, or else what ctx.Err returns.
+// ended returns why ctx has ended: a store.ErrBusy, or else ctx.Err.
 func ended(ctx context.Context) error {
 	if err := context.Cause(ctx); errors.Is(err, store.ErrBusy) {
 		return err
@@ -183,7 +183,7 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// bounded returns a context that ends, with a store.ErrBusy, when a call has waited long enough.
+// bounded returns a context that ends with a store.ErrBusy when a call has waited long enough.
 func (d *DB) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d.patience,
 		fmt.Errorf("%w: %s was locked for %v", store.ErrBusy, d.o.Path, d.patience))
@@ -218,23 +218,23 @@ const (
 // lookPace is the time between two looks at a lock that another process holds.
 const lookPace = 250 * time.Microsecond
 
-// turn waits until it is this process's turn to write, and returns a function that ends the turn; since
-// is that of DB.pause.
+// turn waits until it is this process's turn to write, and returns a function that ends the turn; since is
+// that of DB.pause.
 //
-// SQLite excludes other writers, but not in an order: who commits and begins again at once, while the
-// others sleep, may do so for minutes. So processes take turns of one transaction each. Of the two
-// lock files, one belongs to the process whose turn it is, the other to the one that is next:
+// SQLite excludes other writers, but not in any order: a process that commits and begins again at once may do
+// so for minutes while others sleep. So processes take turns of one transaction each. There are two lock
+// files: one for the process whose turn it is, and one for the process that is next:
 //
 //	lock next; lock turn; unlock next; BEGIN … COMMIT; unlock turn
 //
-// Whoever ends a turn and wants another has to lock next first, which the process that waits for the
-// turn has locked already: it goes before. The others that wait for next look at equal intervals, so
-// that each gets it in the end. The system releases the locks of a process that is killed.
+// A process that ends its turn and wants another one must lock next first. The process that waits for its
+// turn has already locked that, so it goes first. Processes that wait for next look at equal intervals, so
+// each gets it in the end. The system releases the locks of a killed process.
 //
-// The locks only give an order. Where they cannot be used, and after half of the patience that a call
-// has, a process goes on without them, and SQLite decides; from then on it waits no more for a lock until it has
-// had it once. So a process that was stopped while it waited is in nobody's way, and one that was stopped in
-// a transaction still excludes all others.
+// The locks only give an order. If they cannot be used, or after half of a call's patience, a process goes on
+// without them, and SQLite decides. From then on it does not wait for a lock until it has had that lock once.
+// So a process that was stopped while waiting does not hold up others; one that was stopped in a transaction
+// still excludes them.
 func (w *writer) turn(since *time.Time) (end func(), err error) {
 	until := time.Now().Add(w.db.patience / 2)
 	lock := func(suffix string) (*durable.FileLock, error) {
@@ -270,11 +270,12 @@ func (w *writer) turn(since *time.Time) (end func(), err error) {
 
 func unlock(l *durable.FileLock) {
 	if l != nil {
-		l.Unlock() // cannot fail: it closes the file
+		l.Unlock() // cannot fail: closes the file
 	}
 }
 
-// groupSize is the most members of a group. It bounds how long the first of them waits for the others.
+// groupSize is the maximum number of members in a group. It limits how long the first one waits for the
+// others.
 const groupSize = 64
 
 // serve waits for the turn of this process, and makes the changes of one group.
@@ -301,8 +302,8 @@ func (w *writer) serve() {
 	}
 }
 
-// finish makes the changes of a group whose transaction has begun, unless it could not, and answers
-// all members.
+// finish makes the changes of a group whose transaction has begun, unless it could not begin, and answers all
+// members.
 func (w *writer) finish(group []*member, err error) {
 	if err == nil {
 		group = w.each(group)
@@ -316,7 +317,7 @@ func (w *writer) finish(group []*member, err error) {
 	}
 }
 
-// exec runs a statement that is not a member's.
+// exec runs a statement that belongs to no member.
 func (w *writer) exec(statement string) error {
 	_, err := w.conn.ExecContext(context.Background(), statement)
 	return err
@@ -354,10 +355,9 @@ func (w *writer) begin(group []*member) error {
 	return err
 }
 
-// each runs the members of a group, and returns those that have run. Each has a savepoint, so that one
-// that fails undoes its own changes only. After some errors, such as that of a full disk, SQLite rolls
-// the whole transaction back: the members that have run share the failure then, and the others wait
-// again.
+// each runs the members of a group, and returns those that have run. Each has a savepoint, so that a failing
+// member undoes only its own changes. After some errors, such as that of a full disk, SQLite rolls back the
+// whole transaction: then the members that have run fail with it, and the others wait again.
 func (w *writer) each(group []*member) []*member {
 	for i, m := range group {
 		if len(group) == 1 {
@@ -371,7 +371,7 @@ func (w *writer) each(group []*member) []*member {
 			continue
 		}
 		if !m.failed() {
-			m.err = errLost // it has overlooked the error
+			m.err = errLost // the member has ignored the error
 		}
 		for _, earlier := range group[:i] {
 			if !earlier.failed() {
@@ -395,8 +395,8 @@ func (w *writer) try(m *member) {
 	m.err = m.change(w.conn)
 }
 
-// release ends the savepoint of a member, with its changes or without. If that fails, the transaction
-// is lost.
+// release ends the savepoint of a member, with or without its changes. If that fails, the transaction is
+// lost.
 func (w *writer) release(m *member) {
 	if w.compiled.phase == lost {
 		return
@@ -411,11 +411,11 @@ func (w *writer) release(m *member) {
 	}
 	if err != nil {
 		m.err = cmp.Or(m.err, err)
-		w.exec("ROLLBACK") // SQLite reports it to the connection, which is then in the phase lost
+		w.exec("ROLLBACK") // SQLite tells the connection, which then is in the phase lost
 	}
 }
 
-// commit commits the transaction, or rolls it back if that fails or if all members have failed.
+// commit commits the transaction. If that fails, or if all members have failed, it rolls back.
 func (w *writer) commit(group []*member) (err error) {
 	if w.compiled.phase == inside && slices.ContainsFunc(group, func(m *member) bool { return !m.failed() }) {
 		if err = w.exec("COMMIT"); err == nil {
@@ -426,7 +426,7 @@ func (w *writer) commit(group []*member) (err error) {
 	left := w.compiled.phase == inside
 	w.compiled.phase = outside
 	if left {
-		w.exec("ROLLBACK") // if it fails, SQLite has rolled back already
+		w.exec("ROLLBACK") // on failure SQLite has rolled back already
 	}
 	return err
 }

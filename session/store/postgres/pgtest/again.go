@@ -15,16 +15,16 @@ import (
 	"go.uber.org/goleak"
 )
 
-// againVariable is 1 in a process that runs tests with PostgreSQL, 0 in one that runs them with files, and
-// in their children.
+// againVariable is 1 in a process that runs tests with PostgreSQL, 0 in one that runs them with files; their
+// children inherit it.
 const againVariable = "DEEPWORK_TEST_AGAIN"
 
 // OnPostgres reports whether the tests of this process use the server of Shared.
 func OnPostgres() bool { return os.Getenv(againVariable) == "1" }
 
-// Twice calls run, which runs the tests of a package, and meanwhile, if PostgreSQL is installed, runs those
-// named in another process in which OnPostgres reports true. It prints what that process has said if that
-// fails, or if tests are verbose. A name that no test has fails. A TestMain exits with what it returns.
+// Twice calls run, which runs the tests of a package. Meanwhile, if PostgreSQL is installed, it runs the
+// named tests in another process, in which OnPostgres reports true. It prints that process's output if that
+// fails, or if tests are verbose. A name without a test is an error. A TestMain exits with the result.
 func Twice(names string, run func() int) int {
 	flag.Parse()
 	value := func(name string) string { return flag.Lookup(name).Value.String() }
@@ -77,7 +77,7 @@ func Twice(names string, run func() int) int {
 	return code
 }
 
-// among returns the pattern of the tests named that match another one, "" if none does.
+// among returns a pattern for the named tests that match another pattern, "" if none does.
 func among(names, run string) string {
 	top, below, _ := strings.Cut(run, "/")
 	matching := slices.DeleteFunc(strings.Fields(names), func(name string) bool {
@@ -101,7 +101,7 @@ func unknown(names string) ([]string, error) {
 	return slices.DeleteFunc(strings.Fields(names), func(name string) bool { return slices.Contains(tests, name) }), nil
 }
 
-// startAgain starts this program again, with its output in a file, so that no goroutine reads it.
+// startAgain starts this program again, with its output in a file, so that no goroutine has to read it.
 func startAgain() (again *exec.Cmd, said *os.File, err error) {
 	if _, err := Shared(); err != nil {
 		return nil, nil, err
@@ -121,7 +121,7 @@ func startAgain() (again *exec.Cmd, said *os.File, err error) {
 	return again, said, again.Start()
 }
 
-// Leaks is goleak.Find. It knows that a connection which was cut off waits for its server for up to 15 seconds.
+// Leaks is goleak.Find, but ignores that a severed connection waits for its server for up to 15 seconds.
 func Leaks(o ...goleak.Option) error {
 	return goleak.Find(append(o,
 		goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1"))...)

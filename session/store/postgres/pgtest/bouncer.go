@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Bouncer returns the URL of the same schema through a PgBouncer in transaction mode with 20
-// connections, which ends with the test. It skips the test if PgBouncer is not installed.
+// Bouncer starts a PgBouncer in transaction mode with 20 connections, which ends with the test, and returns
+// the URL of the same schema through it. It skips the test if PgBouncer is not installed.
 func Bouncer(t testing.TB, raw string) string {
 	t.Helper()
 	b, err := StartBouncer(raw)
@@ -25,13 +25,13 @@ func Bouncer(t testing.TB, raw string) string {
 
 // A Pooler is a PgBouncer in transaction mode.
 type Pooler struct {
-	URL     string // of the same schema through it
+	URL     string // of the same schema through the PgBouncer
 	dir     string
 	process *daemon
 }
 
-// StartBouncer starts a PgBouncer for the server of a URL, which the caller closes. It ends with
-// this process. The error is ErrMissing if it is not installed.
+// StartBouncer starts a PgBouncer for the server of a URL. The caller closes it; it also ends with this
+// process. The error is ErrMissing if PgBouncer is not installed.
 func StartBouncer(raw string) (*Pooler, error) {
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -85,7 +85,7 @@ func StartBouncer(raw string) (*Pooler, error) {
 	return nil, fmt.Errorf("pgbouncer does not start:\n%s", said)
 }
 
-// Close ends it.
+// Close ends the PgBouncer.
 func (b *Pooler) Close() {
 	if b.process != nil {
 		b.process.end(syscall.SIGKILL)

@@ -12,17 +12,17 @@ import (
 type daemon struct {
 	cmd     *exec.Cmd
 	watcher *exec.Cmd
-	life    *os.File // the end of a pipe: the watcher reads the other end
+	life    *os.File // one end of a pipe; the watcher reads the other
 }
 
-// watch waits until the pipe is closed or, if there is a file $4, until nobody has it locked; then it ends process $1
-// by signal $2, and removes folder $3. It holds the lock meanwhile.
+// watch waits until the pipe is closed or, if there is a file $4, until nobody has that locked. Then it ends
+// process $1 with signal $2, and removes folder $3, while it holds the lock.
 const watch = `if [ -n "$4" ]; then exec 9<"$4"; flock 9; else cat >/dev/null; fi; kill -"$2" "$1"; n=0
 while kill -0 "$1" && [ $n -lt 50 ]; do n=$((n+1)); sleep 0.1; done; rm -rf "$3"`
 
-// start starts a program as an unprivileged user, with its output in the file log of a folder. If
-// this process ends, or, if users is not "", all that have that file locked, a signal ends the program and
-// the folder is removed.
+// start starts a program as an unprivileged user, with its output in the file log of a folder. When this
+// process ends or, if users is not "", when nobody has that file locked any more, a signal ends the program,
+// and the folder is removed.
 func start(dir, users string, last syscall.Signal, program string, args ...string) (*daemon, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -52,10 +52,10 @@ func start(dir, users string, last syscall.Signal, program string, args ...strin
 	return d, nil
 }
 
-// end ends the process by a signal, and waits for its end.
+// end ends the process with a signal, and waits until it has ended.
 func (d *daemon) end(by syscall.Signal) {
 	if d.watcher != nil {
-		_ = d.watcher.Process.Kill() // the folder stays
+		_ = d.watcher.Process.Kill() // then the folder stays
 		_ = d.watcher.Wait()
 	}
 	d.life.Close()

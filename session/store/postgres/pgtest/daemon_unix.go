@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// locked are the files that this process has locked, by their paths.
+// locked has the files that this process has locked, by path.
 var locked sync.Map
 
-// lock locks a file until unlock or the end of this process: alone, or with others that do not lock it alone.
+// lock locks a file until unlock is called or this process ends: exclusively, or shared with others.
 func lock(path string, alone bool) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o644)
 	if err != nil {
@@ -38,8 +38,8 @@ func unlock(path string) {
 	}
 }
 
-// unprivileged makes a process its own group, which a terminal's interrupts do not reach, and one
-// of the user postgres or nobody if this one is root's: PostgreSQL refuses to run as root.
+// unprivileged returns attributes that give a process its own group, so that a terminal's interrupts do not
+// reach it, and the user postgres or nobody if this process runs as root: PostgreSQL refuses to run as root.
 func unprivileged() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true}
 	if os.Getuid() != 0 {
@@ -56,7 +56,7 @@ func unprivileged() *syscall.SysProcAttr {
 	return a
 }
 
-// chown gives a folder to the user of processes with attributes.
+// chown gives a folder to the user of processes with these attributes.
 func chown(dir string, a *syscall.SysProcAttr) error {
 	if a.Credential == nil {
 		return nil

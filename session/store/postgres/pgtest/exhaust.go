@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Exhaust takes all connections that the server of a URL has left, until release is called. The
-// server must not ask for a password.
+// Exhaust takes all remaining connections of a URL's server, until release is called. The server must not ask
+// for a password.
 func Exhaust(raw string) (release func(), err error) {
 	network, addr := address(raw)
 	var held []net.Conn
@@ -22,7 +22,7 @@ func Exhaust(raw string) (release func(), err error) {
 	}
 	for range 1000 {
 		c, err := net.Dial(network, addr)
-		if errors.Is(err, syscall.EAGAIN) { // so many wait for a connection that the system takes no more
+		if errors.Is(err, syscall.EAGAIN) { // so many connections are waiting that the system takes no more
 			return release, nil
 		}
 		if err != nil {

@@ -1,9 +1,8 @@
-// Package pgtest runs PostgreSQL for tests: one server that test binaries share, PgBouncer in front
-// of it, and a proxy that breaks connections. It needs the programs postgres and initdb, of
-// which it uses those in PATH or the newest where Debian puts them. Without them tests are
-// skipped, unless DEEPWORK_TEST_POSTGRES_REQUIRED is 1. DEEPWORK_TEST_POSTGRES is the URL of a
-// running server to use instead; the schemas that tests make in it are left there. If it is off,
-// nothing is installed as far as tests can see.
+// Package pgtest runs PostgreSQL for tests: one server that test binaries share, PgBouncer in front of it,
+// and a proxy that breaks connections. It uses the programs postgres and initdb in PATH, or the newest ones
+// where Debian puts them. Without them tests are skipped, unless DEEPWORK_TEST_POSTGRES_REQUIRED is 1.
+// DEEPWORK_TEST_POSTGRES is the URL of a running server to use instead; the schemas that tests make there are
+// left. If it is "off", tests behave as if nothing were installed.
 package pgtest
 
 import (
@@ -22,7 +21,7 @@ import (
 const (
 	urlVariable      = "DEEPWORK_TEST_POSTGRES"
 	requiredVariable = "DEEPWORK_TEST_POSTGRES_REQUIRED"
-	off              = "off" // of urlVariable
+	off              = "off" // a value of urlVariable
 )
 
 // ErrMissing is the error if a program is not installed.
@@ -35,7 +34,7 @@ var shared = sync.OnceValues(func() (*Server, error) {
 
 	start := share
 	if f := flag.Lookup("test.bench"); runtime.GOOS != "linux" || f != nil && f.Value.String() != "" {
-		start = func() (*Server, error) { return Start() } // with fsync, which counts
+		start = func() (*Server, error) { return Start() } // with fsync, which matters here
 	}
 	s, err := start()
 	if err == nil {
@@ -44,8 +43,8 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	return s, err
 })
 
-// Shared returns the server that all test processes share, which it starts by the first call if none runs. The server
-// ends with the last process. The error is ErrMissing if PostgreSQL is not installed.
+// Shared returns the server that all test processes share. The first call starts it if none runs; it ends
+// with the last process. The error is ErrMissing if PostgreSQL is not installed.
 func Shared() (*Server, error) { return shared() }
 
 // URL returns the URL of an empty schema of the process's server. It skips the test if PostgreSQL
@@ -67,8 +66,8 @@ func New(t testing.TB, options ...string) *Server {
 	return s
 }
 
-// Need fails the test if err is not nil; if it is ErrMissing, and PostgreSQL is not required, the
-// test is skipped.
+// Need fails the test if err is not nil. If err is ErrMissing and PostgreSQL is not required, it skips the
+// test.
 func Need(t testing.TB, err error) {
 	t.Helper()
 	switch {
@@ -81,11 +80,11 @@ func Need(t testing.TB, err error) {
 	}
 }
 
-// URL returns the URL of a schema that is not used by others and does not exist.
+// URL returns the URL of a new schema that nobody else uses.
 func (s *Server) URL() string { return s.At("test_" + strings.ToLower(rand.Text()[:12])) }
 
-// At returns the URL of a schema of the server; "" returns a URL without the parameter schema,
-// which pgx understands.
+// At returns the URL of a schema of the server; with "" the URL has no parameter schema, so that pgx
+// understands it.
 func (s *Server) At(schema string) string {
 	return rewrite(s.base, func(q url.Values) {
 		if schema != "" {
@@ -106,7 +105,7 @@ func rewrite(raw string, change func(url.Values)) string {
 	return u.String()
 }
 
-// address returns the network and address that a URL's server listens at.
+// address returns the network and address at which a URL's server listens.
 func address(raw string) (network, addr string) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -122,10 +121,10 @@ func address(raw string) (network, addr string) {
 	return "tcp", u.Hostname() + ":" + port
 }
 
-// socketIn is the socket of a server in a folder.
+// socketIn returns the socket of a server in a folder.
 func socketIn(dir string) string { return dir + "/.s.PGSQL.5432" }
 
-// through returns a URL whose server is another one, with a socket in a folder.
+// through returns a URL with another server, whose socket is in a folder.
 func through(raw, dir string) string {
 	u, err := url.Parse(raw)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// A Proxy forwards connections to a server, and breaks them if asked to. Its methods may be called
+// A Proxy forwards connections to a server, and breaks them on request. Its methods may be called
 // concurrently.
 type Proxy struct {
-	URL string // of the same schema through the proxy
+	URL string // of the same schema, through the proxy
 
 	network, addr string // of the server
 	dir           string
@@ -27,20 +27,20 @@ type Proxy struct {
 	refuse bool
 	frozen chan struct{} // closed when forwarding continues; nil means it does
 	delay  time.Duration
-	left   int64 // the bytes until all is cut; negative means never
+	left   int64 // number of bytes until everything is cut; negative means never
 	catch  func(Message) bool
-	hold   time.Duration // how long what catch returns true for is held back; 0 means that it is cut off
+	hold   time.Duration // how long to hold back what catch returns true for; 0 means cut it off
 	caught chan struct{} // closed when catch has returned true
 	over   chan struct{} // closed when the proxy is closed
 }
 
-// A Message is one of PostgreSQL's protocol.
+// A Message is a message of PostgreSQL's protocol.
 type Message struct {
 	FromServer bool
 	Type       byte   // 0 for the first one of a client
 	Body       []byte // without the length
-	// it confirms a commit: CommandComplete of COMMIT, or of an UPDATE, INSERT, DELETE or CALL outside a
-	// transaction
+	// the message confirms a commit: CommandComplete of COMMIT, or of an UPDATE, INSERT, DELETE or CALL
+	// outside a transaction
 	Commits bool
 }
 
@@ -49,7 +49,7 @@ func (m Message) Completes(command string) bool {
 	return m.FromServer && m.Type == 'C' && bytes.HasPrefix(m.Body, []byte(command))
 }
 
-// NewProxy starts a proxy to the server of a URL that ends with the test.
+// NewProxy starts a proxy to the server of a URL; it ends with the test.
 func NewProxy(t testing.TB, raw string) *Proxy {
 	t.Helper()
 	p, err := StartProxy(raw)
@@ -73,7 +73,7 @@ func StartProxy(raw string) (*Proxy, error) {
 	return p, nil
 }
 
-// DelayCommits holds the confirmation of each commit back for so long.
+// DelayCommits holds back the confirmation of each commit for this long.
 func (p *Proxy) DelayCommits(d time.Duration) { p.set(func() { p.delay = d }) }
 
 // Refuse closes all connections, and new ones at once, until it is called with false.
@@ -95,15 +95,16 @@ func (p *Proxy) Freeze(yes bool) {
 	})
 }
 
-// CutAfter closes all connections once so many more bytes have passed in either direction, in the
-// middle of a message or not. New connections are accepted.
+// CutAfter closes all connections after this many more bytes in either direction, perhaps in the middle of a
+// message. New connections are accepted.
 func (p *Proxy) CutAfter(bytes int64) { p.set(func() { p.left = bytes }) }
 
-// CutAt closes a connection instead of forwarding the first message for which match returns true. The
-// channel is closed then. Each call of CutAt, RefuseAt or HoldAt replaces the previous one.
+// CutAt closes a connection instead of forwarding the first message for which match returns true, and then
+// closes the channel. Each call of CutAt, RefuseAt or HoldAt replaces the previous one.
 func (p *Proxy) CutAt(match func(Message) bool) <-chan struct{} { return p.HoldAt(match, 0) }
 
-// RefuseAt is like CutAt, and refuses from that message on, until Refuse is called with false.
+// RefuseAt is like CutAt, and refuses all connections from that message on, until Refuse is called with
+// false.
 func (p *Proxy) RefuseAt(match func(Message) bool) <-chan struct{} {
 	return p.CutAt(func(m Message) bool { // called with p.mu held
 		if !match(m) {
@@ -118,8 +119,8 @@ func (p *Proxy) RefuseAt(match func(Message) bool) <-chan struct{} {
 	})
 }
 
-// HoldAt is like CutAt, but forwards the message and what follows it so much later, like a slow
-// network, also if its sender has closed the connection meanwhile. Other connections go on.
+// HoldAt is like CutAt, but forwards the message and what follows after a delay, like a slow network, even if
+// its sender has closed the connection meanwhile. Other connections are not affected.
 func (p *Proxy) HoldAt(match func(Message) bool, d time.Duration) <-chan struct{} {
 	caught := make(chan struct{})
 	p.set(func() { p.catch, p.hold, p.caught = match, d, caught })

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// readyWithin is how long a server may take to start, also after a crash on a busy machine.
+// readyWithin is how long a server may take to start, even after a crash on a busy machine.
 const readyWithin = time.Minute
 
-// A Server is a PostgreSQL server. Only one that was started here can be stopped. Its methods may
-// not be called concurrently, except URL and At.
+// A Server is a PostgreSQL server. Only a server that was started here can be stopped. Its methods may not be
+// called concurrently, except URL and At.
 type Server struct {
 	base    string // its URL
 	dir     string
@@ -28,10 +28,9 @@ type Server struct {
 	standby *Server // see Follow
 }
 
-// Start starts a server with fsync on, as an unprivileged user, that listens at a socket in a
-// temporary folder. Options are settings such as "max_connections=20". The caller closes it; if the
-// process ends before, the server ends, too. The error is ErrMissing if PostgreSQL is not
-// installed.
+// Start starts a server with fsync on, as an unprivileged user, that listens at a socket in a temporary
+// folder. Options are settings such as "max_connections=20". The caller closes it; it also ends with the
+// process. The error is ErrMissing if PostgreSQL is not installed.
 func Start(options ...string) (*Server, error) {
 	bin, err := programs()
 	if err != nil {
@@ -51,7 +50,7 @@ func newServer(dir string, options ...string) *Server {
 	return &Server{dir: dir, options: options, base: "postgres://postgres@/postgres?host=" + dir}
 }
 
-// first makes the data of a server, and starts it; it removes its folder if that fails.
+// first creates the data of a server, and starts it. If that fails, it removes its folder.
 func (s *Server) first() error {
 	_, err := s.program("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C",
 		"--no-sync")
@@ -64,8 +63,8 @@ func (s *Server) first() error {
 	return err
 }
 
-// share returns the server that all tests of this user share, with fsync off: it survives the end of any process, and
-// ends with the last one that uses it. Each has a file locked meanwhile.
+// share returns the server that all tests of this user share, with fsync off. It outlives single processes,
+// and ends with the last one that uses it. Each has a file locked meanwhile.
 func share() (*Server, error) {
 	bin, err := programs()
 	if err != nil {
@@ -99,7 +98,7 @@ func share() (*Server, error) {
 	return s, err
 }
 
-// PID returns the id of its process; 0 if it does not run, or was not started here.
+// PID returns the id of the server's process, 0 if it does not run or was not started here.
 func (s *Server) PID() int {
 	if s.process == nil {
 		return 0
@@ -132,7 +131,7 @@ func (s *Server) Start() error {
 			}
 		}
 
-		// It ended: processes of a killed one are about to end.
+		// It has ended: the remaining processes of a killed server are about to end.
 		s.process = nil
 		d.end(syscall.SIGKILL)
 	}

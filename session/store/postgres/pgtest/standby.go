@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Follow starts a synchronous standby of the server: from then on a commit is confirmed once both have
+// Follow starts a synchronous standby of the server: from then on a commit is confirmed only once both have
 // it on disk.
 func (s *Server) Follow() error {
 	dir, err := newDir()
@@ -44,8 +44,8 @@ func (s *Server) Follow() error {
 	return err
 }
 
-// FailOver ends the server like a crash and promotes its standby, which then answers at its URLs. The
-// server can only be closed then.
+// FailOver ends the server like a crash and promotes its standby, which then answers at its URLs. Afterwards
+// the server can only be closed.
 func (s *Server) FailOver() error {
 	if err := s.Kill(); err != nil {
 		return err
