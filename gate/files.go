@@ -126,6 +126,18 @@ func hashFile(ctx context.Context, root, path string, buf []byte) (string, error
 		return "", err
 	}
 	defer f.Close()
+	return f.copyTo(ctx, io.Discard, buf)
+}
+
+// An openedFile is a regular file inside the project.
+type openedFile struct {
+	*os.File
+	size int64
+	own  bool // its resolved path is under .deepwork
+}
+
+// copyTo writes the file to w, unless ctx ends first, and returns the hash of what it wrote.
+func (f *openedFile) copyTo(ctx context.Context, w io.Writer, buf []byte) (string, error) {
 	if f.size > maxHashed {
 		return "",
 			fmt.Errorf("it has %d bytes, and a review can be about %d at most: split it, or hand in a smaller file "+
@@ -134,17 +146,10 @@ func hashFile(ctx context.Context, root, path string, buf []byte) (string, error
 	defer context.AfterFunc(ctx, func() { f.Close() })() // ends the copy
 
 	h := sha256.New()
-	if _, err := io.CopyBuffer(h, io.LimitReader(f, maxHashed), buf); err != nil {
+	if _, err := io.CopyBuffer(io.MultiWriter(w, h), io.LimitReader(f, maxHashed), buf); err != nil {
 		return "", cmp.Or(ctx.Err(), err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// An openedFile is a regular file inside the project.
-type openedFile struct {
-	*os.File
-	size int64
-	own  bool // its resolved path is under .deepwork
 }
 
 // openFile opens a submitted file for reading; root must be resolved.

@@ -119,6 +119,8 @@ func reviewer(mode string, args []string) int {
 			args = append(args, passes)
 		}
 		fmt.Println(strings.Join(args[1:], " "))
+	case "swap": // HOW
+		swapped(args[0])
 	case "flood":
 		for line, err := bytes.Repeat([]byte("y\n"), 4096), error(nil); err == nil; {
 			_, err = os.Stdout.Write(line)

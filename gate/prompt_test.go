@@ -31,10 +31,18 @@ func (p *project) prompted(s Submission, task, inline int, apart bool) prompt {
 
 func (p *project) promptOf(s Submission, task *Task, inline int, apart bool) prompt {
 	p.t.Helper()
-	b := builder{sub: &s, task: task, root: p.root, inline: inline, nonce: testNonce}
+	b := p.builder(s, task, inline)
 	got := testkit.Get(b.build(p.t.Context(), apart)).Must(p.t)
 	testkit.Must(p.t, b.check(p.t.Context()))
 	return got
+}
+
+func (p *project) builder(s Submission, task *Task, inline int) *builder {
+	p.t.Helper()
+	dir := testkit.Get(os.OpenRoot(p.root)).Must(p.t)
+	p.t.Cleanup(func() { dir.Close() })
+	return &builder{sub: &s, task: task, root: p.root, dir: dir, copies: copiesOf(s.SessionID, testNonce),
+		inline: inline, nonce: testNonce}
 }
 
 func lacks(t testing.TB, text string, unwanted ...string) {
@@ -115,24 +123,28 @@ func TestPromptOfFilesThatAreNotShown(t *testing.T) {
 		"fits.txt", filepath.Join(p.root, "linked", "report.md"))
 	task := &p.plan(s)[0]
 	task.Files = append(task.Files, File{Output: "docs", Path: "missing.md"})
+	copies := copiesOf(s.SessionID, testNonce)
+	notes := "`" + copies + "/.deepwork/notes.md`)\n"
 	got := string(p.promptOf(s, task, 6, true).stdin)
 	testkit.ContainsAll(t, got, []string{
-		"`.deepwork/notes.md` ====\n(not shown, as it is under .deepwork: read it; 6 bytes)\n",
-		"`way/notes.md` ====\n(not shown, as it is under .deepwork: read it; 6 bytes)\n",
-		"`large.txt` ====\n(too large to be shown: read it; 4194306 bytes)\n",
+		"`.deepwork/notes.md` ====\n(not shown, as it is under .deepwork: 6 bytes, copied to " + notes,
+		"`way/notes.md` ====\n(not shown, as it is under .deepwork: 6 bytes, copied to " + notes,
+		"`large.txt` ====\n(too large to be shown: 4194306 bytes, copied to `" + copies + "/large.txt`)\n",
 		"`missing.md` ====\n(it is missing)\n",
 		"report.md` ====\nlinked\n",
 		"xxxx\n==== FILE",
 	})
 
 	lacks(t, got, "secret", "large\nlarge")
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(p.root, copies, ".deepwork/notes.md"))).Must(t)),
+		"secret", "the copy")
 }
 
 func TestBuildEndsWithItsContext(t *testing.T) {
 	p, s := tides(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	b := builder{sub: &s, task: &p.plan(s)[0], root: p.root, inline: 5, nonce: testNonce}
+	b := p.builder(s, &p.plan(s)[0], 5)
 	testkit.Equal(t, testkit.Get(b.build(ctx, false)).Err(), context.Canceled)
 }
 

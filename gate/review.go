@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -60,16 +61,27 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 	if err != nil {
 		return nil, t.fail(NotStarted, fmt.Sprintf("the project root cannot be reached: %v", err), err)
 	}
-	b := builder{sub: &r.batch.sub, task: t, root: root, inline: s.MaxInlineFiles, nonce: newNonce()}
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, t.fail(NotStarted, fmt.Sprintf("the project root cannot be opened: %v", err), err)
+	}
+	defer dir.Close()
+
+	b := builder{sub: &r.batch.sub, task: t, root: root, dir: dir, copies: copiesOf(r.batch.sub.SessionID, newNonce()),
+		inline: s.MaxInlineFiles, nonce: newNonce()}
+	defer dir.RemoveAll(path.Dir(b.copies)) // else it goes with the session
 	p, err := b.build(ctx, s.Claude)
 	if err == nil {
 		err = b.check(ctx)
 	}
+	_, changed := errors.AsType[*errChanged](err)
 	switch {
 	case ctx.Err() != nil:
 		return nil, cancelled(ctx, r)
-	case err != nil:
+	case changed:
 		return nil, t.fail(ContentChanged, err.Error()+", so the review did not begin", err)
+	case err != nil:
+		return nil, t.fail(NotStarted, err.Error(), err)
 	}
 	result, failed := g.run(ctx, r, s, p)
 	if failed != nil {
@@ -80,7 +92,7 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 		return nil, failed
 	}
 
-	switch err := unchanged(ctx, root, t.Files); {
+	switch err := b.unchanged(ctx); {
 	case ctx.Err() != nil:
 		return nil, cancelled(ctx, r)
 	case err != nil:

@@ -99,7 +99,8 @@
 //     the server that follows the execution next cancels it.
 //   - A reviewer crashes, hangs or prints nonsense: no step passes because of it, and no try is
 //     used up; the error says what the reviewer did.
-//   - A file is changed while it is reviewed: the verdict is not used.
+//   - A file is written while it is reviewed: the verdict is not used, even if the old content is there again. What a
+//     reviewer reads itself is a copy of what was submitted, so that it judges nothing else.
 //
 // deepwork check verifies what is on disk, even while servers run. A simulation uses it as well: in
 // it, clients work on workflows, on tasks with real agents and on workflows of another system, while

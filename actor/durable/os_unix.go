@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,6 +38,15 @@ func Links(fi fs.FileInfo) int {
 		return int(st.Nlink)
 	}
 	return 1
+}
+
+// ChangedAt returns when a file was last written, renamed, or changed otherwise, by the system's clock: no program can
+// set it. It is zero if the file cannot be looked at.
+func ChangedAt(path string) time.Time {
+	var st unix.Stat_t
+	for errors.Is(unix.Stat(path, &st), unix.EINTR) {
+	}
+	return time.Unix(st.Ctim.Unix())
 }
 
 // linkNew moves a file to a name that must be free, using a hard link if possible.

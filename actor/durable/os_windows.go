@@ -61,6 +61,16 @@ func syncDir(*os.File) error { return nil }
 // Links returns how many names a file has; 1 if unknown, as always on Windows.
 func Links(fs.FileInfo) int { return 1 }
 
+// ChangedAt returns when a file was last written, as far as the system says so: a program can set that. It is zero if
+// the file cannot be looked at.
+func ChangedAt(path string) time.Time {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return fi.ModTime()
+}
+
 func isNoSpace(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) ||
 		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)

@@ -221,10 +221,10 @@ func (x *Files) Remove(row store.Session) (err error) {
 		if oerr != nil {
 			continue // no such files
 		}
-		names, gerr := fs.Glob(dir.FS(), "quality_review_"+row.ID+"_*.md")
+		names, gerr := fs.Glob(dir.FS(), "quality_review_"+row.ID+"_*")
 		err = errors.Join(err, gerr)
 		for _, name := range append(names, state.ExportName(row.ID)) {
-			if rerr := dir.Remove(name); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+			if rerr := dir.RemoveAll(name); rerr != nil {
 				err = errors.Join(err, rerr)
 			}
 		}

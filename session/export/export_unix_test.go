@@ -187,7 +187,8 @@ func TestTheExportOfACheckoutAtAnotherPath(t *testing.T) {
 		row.Place = place
 		testkit.Equal(t, x.Behind(row, at(3)), want, "moved last at %s: differing export", place)
 	}
+	testkit.Write(t, filepath.Join(root, ".deepwork", "tmp", "quality_review_"+id+"_f00d", "files", "a.md"), "a copy")
 	testkit.Must(t, x.Remove(row))
-	_, err := os.Stat(filepath.Join(root, ".deepwork", "tmp", state.ExportName(id)))
-	testkit.FailsWith(t, err, os.ErrNotExist, "the export was not removed")
+	left := testkit.Get(os.ReadDir(filepath.Join(root, ".deepwork", "tmp"))).Must(t)
+	testkit.Equal(t, len(left), 0, "of the export and the copies of a killed review there are left: %v", left)
 }

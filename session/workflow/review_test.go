@@ -278,8 +278,8 @@ func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
 func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 	p, _, rev, c, id := underReview(t)
 	got := rev.held(c, good)
-	p.reviewedJob("[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}, {run_each: report, " +
-		"quality_criteria: {Strict: \"Is it safe?\"}}]")
+	p.alpha("[one, two]", testStep{id: "one", outputs: oneFile, reviews: "[{run_each: step, quality_criteria: {Good: " +
+		"\"Is it good?\"}}, {run_each: report, quality_criteria: {Strict: \"Is it safe?\"}}]"}, testStep{id: "two"})
 	rev.set("say", `{"passed": true, "feedback": "fine"}`)
 	rev.unset("wait")
 	x := <-got
