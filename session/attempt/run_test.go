@@ -491,6 +491,12 @@ func TestFollowUpAfterAFailedStart(t *testing.T) {
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, s.starting(v))).Err(), session.StateError, "git_failed",
 		"not in PATH", "install git")
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+path)
+
+	p.Git(p.Root, "config", "filter.nb.clean", "cat") // such as of nbstripout --install
+	testkit.Write(t, filepath.Join(p.Root, ".git", "info", "attributes"), "* filter=nb\n")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, s.starting(v))).Err(), session.StateError, "git_failed",
+		"the filter nb of", "git config --global filter.nb.clean cat")
+	p.Git(p.Root, "config", "--unset", "filter.nb.clean")
 	r := s.ends(s.begin(v, func(a *StartArgs) { a.Executor = "CLAUDE_CODE" }).AttemptID)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("again")})
 	r = s.ends(r.AttemptID)

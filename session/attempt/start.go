@@ -19,6 +19,7 @@ import (
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/git"
 	"deepwork/session/store"
 )
 
@@ -184,6 +185,8 @@ func (e *Engine) attemptRepos(
 			// On another machine, which checks the branch when it claims the attempt.
 		} else if err := CheckBranch(ctx, repo, branch, hidden, fmt.Sprintf("repos[%d].", i)); err != nil {
 			return nil, err
+		} else if err := git.CheckFilters(ctx, git.Command{Dir: repo.Path}); err != nil {
+			return nil, GitFailed("The repository "+repo.Name+" cannot be worked on", err)
 		}
 
 		all = append(all, task.AttemptRepo{

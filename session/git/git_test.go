@@ -243,6 +243,38 @@ func TestFilters(t *testing.T) {
 	testkit.Fails(t, f.fails("add", "."), "remove or rename it", "a setting that cannot be switched off")
 }
 
+// Filters of the repository count if files have them, and the user has none in their place.
+func TestFiltersThatDoNotRun(t *testing.T) {
+	f := repo(t)
+	f.write(".gitattributes", "*.txt filter=one.x\n")
+	f.write("sub/ä.txt", "x\n")
+	f.run("add", ".")
+	sub := filepath.Join(f.path, "sub")
+	for _, c := range []struct{ user, key, value, says string }{
+		{"", "other.clean", "x", ""},
+		{"", "one.x.required", "true", ""},
+		{"", "one.x.clean", "", ""},
+		{"", "one.x.smudge", "x y", "ä.txt go through the filter one.x of"},
+		{"[filter \"one.x\"]\n\tsmudge = other\n", "one.x.smudge", "x y", ""},
+		{"[filter \"one.x\"]\n\tsmudge = other\n", "one.x.process", "p", "global filter.one.x.process p"},
+		{"[filter \"one.x\"]\n\tprocess = other\n", "one.x.clean", "x", ""},
+	} {
+		userConfig(t, c.user)
+		f.run("config", "filter."+c.key, c.value)
+		for _, dir := range []string{f.path, sub} {
+			err := CheckFilters(t.Context(), Command{Dir: dir})
+			testkit.True(t, (err != nil) == (c.says != "") && (err == nil || strings.Contains(err.Error(), c.says)),
+				"%v: %v", c, err)
+		}
+		f.run("config", "--unset", "filter."+c.key)
+	}
+
+	bare := filepath.Join(t.TempDir(), "bare.git")
+	testkit.Git(t, f.path, "clone", "--quiet", "--bare", f.path, bare)
+	testkit.Git(t, bare, "config", "filter.one.x.clean", "x")
+	testkit.Works(t, CheckFilters(t.Context(), Command{Dir: bare, GitDir: bare}))
+}
+
 // A program of the repository signs nothing, unless the user's config names it too.
 func TestProgramsThatSignNothing(t *testing.T) {
 	f := repo(t)

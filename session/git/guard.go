@@ -5,12 +5,16 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"deepwork/actor/process"
 )
 
 // inert overrides settings that would run a program, for commands that do not need the user's programs
@@ -131,6 +135,74 @@ func Signing(ctx context.Context, c Command) (signs bool, unused map[string]stri
 		}
 	}
 	return true, unused, nil
+}
+
+// CheckFilters returns an error, with the commands that allow them, if files in the index of a command's work tree have
+// filters by their attributes that only the repository's own config has: such filters do not run, so that what git
+// writes, there and into commits, would not be what the repository expects. It runs git.
+func CheckFilters(ctx context.Context, c Command) error {
+	c.Filters = true
+	s, err := scopesOf(ctx, c)
+	if err != nil {
+		return err
+	}
+	unused := s.unusedFilters()
+	if len(unused) == 0 {
+		return nil
+	}
+
+	c.Args, c.Limit = []string{"ls-files", "-z", "--", ":/"}, filesLimit
+	files, err := Output(ctx, c)
+	if err != nil || files == "" {
+		return err
+	}
+	c.Args, c.Stdin = []string{"check-attr", "-z", "--stdin", "filter"}, []byte(files)
+	out, err := Output(ctx, c)
+	if err != nil {
+		return err
+	}
+	used, example := map[string]bool{}, ""
+	for fields := Fields(out); len(fields) >= 3; fields = fields[3:] { // path, "filter", value
+		if filter := fields[2]; unused[filter] != nil {
+			used[filter], example = true, cmp.Or(example, fields[0])
+		}
+	}
+	if len(used) == 0 {
+		return nil
+	}
+
+	names := slices.Sorted(maps.Keys(used))
+	var commands []string
+	for _, filter := range names {
+		for _, name := range unused[filter] {
+			commands = append(commands, "git config --global "+process.InShell(name)+" "+process.InShell(s.own[name]))
+		}
+	}
+	return fmt.Errorf("files such as %s go through the filter %s of the repository's own git config, which does not "+
+		"run, since programs that a repository names do not: they would be stored in another form than the "+
+		"repository's. If you trust it, set it in your own config: %s", example, strings.Join(names, ", "),
+		strings.Join(commands, " && "))
+}
+
+// filesLimit bounds a list of a repository's files with an attribute of each, in bytes.
+const filesLimit = 512 << 20
+
+// unusedFilters returns the names of the settings of each filter that only the repository has.
+func (s *scopes) unusedFilters() map[string][]string {
+	unused, runs := map[string][]string{}, map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(s.own)) {
+		filter, ok := section(name, "filter.")
+		_, users := s.users[name]
+		_, process := s.users["filter."+filter+".process"] // git uses it instead of the others
+		if !ok || users || process || s.own[name] == "" {
+			continue
+		}
+		key := strings.TrimPrefix(name, "filter."+filter+".")
+		runs[filter] = runs[filter] || key == "clean" || key == "smudge" || key == "process"
+		unused[filter] = append(unused[filter], name)
+	}
+	maps.DeleteFunc(unused, func(filter string, _ []string) bool { return !runs[filter] })
+	return unused
 }
 
 // scopesOf reads the config of a command's repository.

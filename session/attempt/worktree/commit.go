@@ -22,6 +22,9 @@ func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
 		if err == nil && (!merging || len(files) > 0) {
 			err = b.finished()
 		}
+		if err == nil {
+			err = git.CheckFilters(ctx, b.call())
+		}
 		if err != nil {
 			return err
 		}

@@ -152,6 +152,9 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 	} else if err != nil {
 		return fmt.Errorf("checking the files out: %w", err)
 	}
+	if err := git.CheckFilters(ctx, call(e.Path, admin)); err != nil {
+		return err
+	}
 
 	if e.Folder != "" { // a branch may lack it
 		root, err := os.OpenRoot(e.Path)
@@ -168,7 +171,10 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 		return err
 	}
 	k.atPoint("copied " + e.Name)
-	return k.setup(ctx, e, env)
+	if err := k.setup(ctx, e, env); err != nil || len(e.Setup) == 0 {
+		return err
+	}
+	return git.CheckFilters(ctx, call(e.Path, admin)) // again: such as after git lfs install --local
 }
 
 // add creates the branch and the worktree, without its files.

@@ -215,6 +215,56 @@ func TestField08_TheRepositorysSigning(t *testing.T) {
 	testkit.Equal(t, tip(repo, "main"), before, "it was merged")
 }
 
+// A filter that only the repository's own config has would leave files in another form than the repository's, and
+// commit them filtered twice: work there is refused with the commands that allow it, which then works.
+func TestField16_TheRepositorysFilters(t *testing.T) {
+	needUnix(t)
+	asUser(t, "")
+	const clean = "config filter.crypt.clean sed${IFS}s/^/E/"
+	k, repo, path := worked(t)
+	gits(t, repo, clean, "config filter.crypt.smudge sed${IFS}s/^E//", "config filter.crypt.required true")
+	merged(t, k, path, WayMerge) // no file has it
+
+	commit(t, repo, "secrets", ".gitattributes", "*.txt filter=crypt\n*.md filter=other\n", "secret.txt", "hello\n")
+	stored := gitIn(t, repo, "rev-parse", "main:secret.txt")
+	testkit.Equal(t, gitIn(t, repo, "show", "main:secret.txt"), "Ehello")
+	const branch = "deepwork/secret-1a2b"
+	_, err := k.Create(t.Context(), "secret", branch, []Tree{tree(repo)}, nil)
+	testkit.Fails(t, err, "such as a.txt go through the filter crypt of the repository's own git config")
+	testkit.Equal(t, tip(repo, branch), "", "a branch was made")
+
+	follow(t, err, "in your own config: ", "\n")
+	testkit.Age(os.Getenv("GIT_CONFIG_GLOBAL"))
+	all, err := k.Create(t.Context(), "secret", branch, []Tree{tree(repo)}, nil)
+	must(t, err)
+	path = all[0].Path
+	reads(t, path, "secret.txt", "hello\n")
+	remoteOf(t, repo)
+
+	// set up later, as by git lfs install --local
+	asUser(t, "")
+	write(t, path, "more.txt", "more\n")
+	_, pushed := k.Push(t.Context(), path, "origin", false)
+	for _, refused := range []error{notMerged(t, k, path, WayMerge), k.Commit(t.Context(), path, "x"), pushed} {
+		testkit.Fails(t, refused, "git config --global filter.crypt.clean 'sed${IFS}s/^/E/' && ")
+	}
+	follow(t, pushed, "in your own config: ", "\n")
+	testkit.Age(os.Getenv("GIT_CONFIG_GLOBAL"))
+	must(t, k.Commit(t.Context(), path, "work"))
+	merged(t, k, path, WayMerge)
+	testkit.Get(k.Push(t.Context(), path, "origin", false)).Must(t)
+	testkit.Equal(t, gitIn(t, repo, "show", "origin/"+branch+":more.txt"), "Emore")
+	testkit.Equal(t, gitIn(t, repo, "rev-parse", "main:secret.txt"), stored)
+	reads(t, repo, "more.txt", "more\n")
+
+	other := tree(repo)
+	other.Setup = []string{"git", "config", "filter.other.process", "x"}
+	write(t, repo, "a.md", "x\n")
+	gits(t, repo, "add a.md", "commit -q -m more")
+	_, err = newKeeper(t).Create(t.Context(), "another", "deepwork/another", []Tree{other}, nil)
+	testkit.Fails(t, err, "the filter other of the repository's own")
+}
+
 // setTraps has a repository run a program that leaves a mark, by each hook and setting for which git
 // starts one, also by those that are included only in some folders or on some branches.
 func setTraps(t *testing.T, gitDir, mark, filter string) {
@@ -278,7 +328,11 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	signer := filepath.Join(t.TempDir(), "sign")
 	executable(t, signer, "#!/bin/sh\ntouch "+users+
 		"\necho '[GNUPG:] SIG_CREATED ' >&2\ncat >/dev/null\necho '-----BEGIN PGP SIGNATURE-----'\n")
-	asUser(t, "[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = "+signer+"\n")
+	config := "[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = " + signer + "\n"
+	for _, filter := range []string{"own", "included", "in-worktrees", "on-branch"} { // without which work is refused
+		config += "[filter \"" + filter + "\"]\n\tprocess =\n"
+	}
+	asUser(t, config)
 	repo, k := newRepo(t), newKeeper(t)
 	write(t, repo, ".gitattributes",
 		"* filter=own merge=own diff=own\nb* filter=included\nc* filter=in-worktrees\nd* filter=on-branch\n")

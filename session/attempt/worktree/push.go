@@ -153,6 +153,9 @@ func (k *Keeper) ready(ctx context.Context, b *view) (adopted string, err error)
 		return "", &DirtyError{Path: b.Path, Files: moved}
 	}
 
+	if err := git.CheckFilters(ctx, b.call()); err != nil {
+		return "", err
+	}
 	b.from = b.Base
 	return adopted, b.published(ctx)
 }

@@ -132,6 +132,10 @@ func (k *Keeper) onBranch(
 			return err
 		}
 
+		if err := git.CheckFilters(ctx, b.call()); err != nil {
+			return err
+		}
+
 		if l.Target == b.Branch {
 			return fmt.Errorf("%w: its target is its own branch %s", ErrNoBranch, b.Branch)
 		}
