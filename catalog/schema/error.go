@@ -52,7 +52,7 @@ const maxViolations = 10
 
 // A wording formats the errors of one check.
 type wording struct {
-	schema *jsonschema.Schema
+	schema *Schema
 	value  any
 	member string // what a member of an object is called
 }
@@ -63,7 +63,7 @@ func (w *wording) violations(e *jsonschema.ValidationError) []Violation {
 	switch e.ErrorKind.(type) {
 	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
 		for _, cause := range e.Causes {
-			if all = append(all, w.violations(cause)...); len(all) > 10*maxViolations {
+			if all = append(all, w.violations(cause)...); len(all) > maxKept {
 				break
 			}
 		}
@@ -95,11 +95,11 @@ func (w *wording) words(e *jsonschema.ValidationError, value any) (text string, 
 	case *kind.AdditionalProperties:
 		slices.Sort(k.Properties)
 		text = "there is no " + w.member + " named " + list(k.Properties)
-		all, _ := reachable(w.schema)
-		i := slices.IndexFunc(all, func(s *jsonschema.Schema) bool { return s.Location == e.SchemaURL })
-		if i >= 0 && len(all[i].Properties) > 0 {
-			known := slices.Sorted(maps.Keys(all[i].Properties))
-			text += "; there are " + jsontext.Clip(strings.Join(known, ", "), 300)
+		for s := range w.schema.parts {
+			if s.Location == e.SchemaURL && len(s.Properties) > 0 {
+				known := slices.Sorted(maps.Keys(s.Properties))
+				text += "; there are " + jsontext.Clip(strings.Join(known, ", "), 300)
+			}
 		}
 		return text, k.Properties
 	case *kind.FalseSchema:
@@ -147,33 +147,59 @@ func notOfType(value any, types []string) string {
 
 // typeOf returns the type of a decoded value.
 func typeOf(value any) string {
-	switch v := value.(type) {
-	case map[string]any:
-		return "object"
-	case []any:
-		return "array"
-	case float64:
-		if v == math.Trunc(v) {
-			return "integer"
-		}
+	if v, ok := value.(float64); ok && v == math.Trunc(v) {
+		return "integer"
 	}
-
-	text, _ := jsontext.Encode(value)
+	text, _ := jsontext.Encode(beginning(value, new(maxShown)))
 	return jsontext.Kind(text)
 }
 
-// list returns values as JSON, with commas.
+// list returns values as JSON, with commas, clipped.
 func list[T any](values []T) string {
-	return jsontext.Clip(strings.Join(xslices.Map(values, func(value T) string { return shown(value) }), ", "), 500)
+	const clip = 500
+	values = values[:min(len(values), clip)] // each takes more than a character
+	return jsontext.Clip(strings.Join(xslices.Map(values, func(value T) string { return shown(value) }), ", "), clip)
 }
+
+// maxShown is the number of characters of a value that are shown.
+const maxShown = 100
 
 // shown returns a value as JSON, clipped.
 func shown(value any) string {
-	text, err := jsontext.Encode(value)
+	text, err := jsontext.Encode(beginning(value, new(maxShown)))
 	if err != nil {
 		return fmt.Sprint(value)
 	}
-	return jsontext.Clip(string(text), 100)
+	return jsontext.Clip(string(text), maxShown)
+}
+
+// beginning returns as much of a value as shown shows: as many texts, items and members as are left, each of which
+// takes more than a character.
+func beginning(value any, left *int) any {
+	*left--
+	switch v := value.(type) {
+	case string:
+		return jsontext.Clip(v, maxShown+1)
+	case []any:
+		some := []any{}
+		for _, item := range v {
+			if *left < 0 {
+				break
+			}
+			some = append(some, beginning(item, left))
+		}
+		return some
+	case map[string]any:
+		some := map[string]any{}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if *left < 0 {
+				break
+			}
+			some[name] = beginning(v[name], left)
+		}
+		return some
+	}
+	return value
 }
 
 var plainName = regexp.MustCompile(`^[\pL\pN_$-]+$`)

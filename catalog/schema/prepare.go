@@ -150,33 +150,35 @@ func isForeign(pattern string) bool {
 // reference; the validator has no bound of its own. So references that lead back at the same value
 // are refused at once, and the work of each check is counted in advance.
 
-// inPlace returns the schemas that apply to the same value as s.
-func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
-	all := slices.Concat([]*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else}, s.AllOf, s.AnyOf, s.OneOf)
-	all = slices.AppendSeq(all, maps.Values(s.DependentSchemas))
+// parts are the schemas that a schema applies, without nil.
+type parts struct {
+	inPlace []*jsonschema.Schema // to the same value
+	swept   []*jsonschema.Schema // to the members or items of a value, by a sweep
+	inside  []*jsonschema.Schema // to the members or items of a value, by the validator
+	first   []*jsonschema.Schema // to the item with the same index
+}
+
+func partsOf(s *jsonschema.Schema) *parts {
+	p := &parts{first: items(s)}
+
+	add := func(to *[]*jsonschema.Schema, children ...any) {
+		for _, child := range children {
+			if child, ok := child.(*jsonschema.Schema); ok && child != nil {
+				*to = append(*to, child)
+			}
+		}
+	}
+	add(&p.inPlace, s.Ref, s.Not, s.If, s.Then, s.Else)
+	p.inPlace = slices.Concat(p.inPlace, s.AllOf, s.AnyOf, s.OneOf)
+	p.inPlace = slices.AppendSeq(p.inPlace, maps.Values(s.DependentSchemas))
 	for _, child := range s.Dependencies {
-		all = appendSchema(all, child)
+		add(&p.inPlace, child)
 	}
-	return all
-}
 
-// inside returns the schemas that apply to the members or items of a value, except those of named
-// members and of items at an index.
-func inside(s *jsonschema.Schema) []*jsonschema.Schema {
-	all := []*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems}
-	all = slices.AppendSeq(all, maps.Values(s.PatternProperties))
-	for _, child := range []any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
-		all = appendSchema(all, child)
-	}
-	return all
-}
-
-// appendSchema appends child if it is a schema, not another type.
-func appendSchema(all []*jsonschema.Schema, child any) []*jsonschema.Schema {
-	if s, ok := child.(*jsonschema.Schema); ok {
-		all = append(all, s)
-	}
-	return all
+	add(&p.swept, s.PropertyNames, s.Contains, s.Items2020, s.AdditionalProperties, s.Items, s.AdditionalItems)
+	p.swept = slices.AppendSeq(p.swept, maps.Values(s.PatternProperties))
+	add(&p.inside, s.UnevaluatedProperties, s.UnevaluatedItems)
+	return p
 }
 
 // items returns the schemas of the first items.
@@ -187,28 +189,28 @@ func items(s *jsonschema.Schema) []*jsonschema.Schema {
 	return s.PrefixItems
 }
 
-// reachable returns the schemas reachable from root; ok is false if one of them applies itself to
+// reachable returns the schemas reachable from root with their parts; ok is false if one of them applies itself to
 // the same value again.
-func reachable(root *jsonschema.Schema) (all []*jsonschema.Schema, ok bool) {
-	const open, done = 1, 2
-	state := map[*jsonschema.Schema]int{nil: done}
+func reachable(root *jsonschema.Schema) (all map[*jsonschema.Schema]*parts, ok bool) {
+	all = map[*jsonschema.Schema]*parts{}
+	open := map[*jsonschema.Schema]bool{}
 	later := []*jsonschema.Schema{root}
 	var visit func(s *jsonschema.Schema) bool
 	visit = func(s *jsonschema.Schema) bool {
-		if state[s] != 0 {
-			return state[s] == done
+		if all[s] != nil {
+			return !open[s]
 		}
 
-		state[s] = open
-		for _, next := range inPlace(s) {
+		p := partsOf(s)
+		all[s], open[s] = p, true
+		for _, next := range p.inPlace {
 			if !visit(next) {
 				return false
 			}
 		}
 
-		state[s] = done
-		all = append(all, s)
-		later = append(append(later, inside(s)...), items(s)...)
+		delete(open, s)
+		later = append(append(append(later, p.swept...), p.inside...), p.first...)
 		later = slices.AppendSeq(later, maps.Values(s.Properties))
 		return true
 	}
@@ -222,40 +224,58 @@ func reachable(root *jsonschema.Schema) (all []*jsonschema.Schema, ok bool) {
 	return all, true
 }
 
-// affordable reports whether checking a value takes no more than most steps. It counts at least as
-// many steps as the validator takes.
-func affordable(root *jsonschema.Schema, value any, most int) bool {
-	steps := 0
+// affordable reports whether checking a value takes no more than most steps, and no more than maxSteps between two
+// sweeps: the errors of these are kept together. It counts at least as many steps as the validator takes.
+func (s *Schema) affordable(value any, most int) bool {
+	steps, together := 0, 0
 	var count func(s *jsonschema.Schema, v any) bool
 	each := func(all []*jsonschema.Schema, v any) bool {
-		return !slices.ContainsFunc(all, func(s *jsonschema.Schema) bool { return s != nil && !count(s, v) })
+		return !slices.ContainsFunc(all, func(s *jsonschema.Schema) bool { return !count(s, v) })
 	}
-	count = func(s *jsonschema.Schema, v any) bool {
-		// Comparing values one by one is work too, though less.
-		compared := len(s.Required)
-		if s.Enum != nil {
-			compared += len(s.Enum.Values)
+
+	// children counts the steps for an item or a member.
+	children := func(p *parts, own *jsonschema.Schema, v any) bool {
+		if own != nil && !count(own, v) || !each(p.inside, v) {
+			return false
 		}
-		if steps += 1 + compared/16; steps > most || !each(inPlace(s), v) {
+		before := together
+		for _, child := range p.swept {
+			if together = 0; !count(child, v) {
+				return false
+			}
+		}
+		together = before
+		return true
+	}
+
+	count = func(at *jsonschema.Schema, v any) bool {
+		// Comparing values one by one is work too, though less.
+		compared := len(at.Required)
+		if at.Enum != nil {
+			compared += len(at.Enum.Values)
+		}
+
+		p := s.parts[at]
+		steps += 1 + compared/16
+		if together++; steps > most || together > maxSteps || !each(p.inPlace, v) {
 			return false
 		}
 		switch v := v.(type) {
 		case map[string]any:
-			all := inside(s)
 			steps += len(v) / 16
 			for name, member := range v {
-				if child := s.Properties[name]; child != nil && !count(child, member) || !each(all, member) {
-					return false
-				}
-				if s.PropertyNames != nil && !count(s.PropertyNames, name) {
+				if !children(p, at.Properties[name], member) {
 					return false
 				}
 			}
 		case []any:
-			all, first := inside(s), items(s)
 			steps += len(v) / 16
 			for i, item := range v {
-				if i < len(first) && !count(first[i], item) || !each(all, item) {
+				var own *jsonschema.Schema
+				if i < len(p.first) {
+					own = p.first[i]
+				}
+				if !children(p, own, item) {
 					return false
 				}
 			}
@@ -263,5 +283,5 @@ func affordable(root *jsonschema.Schema, value any, most int) bool {
 
 		return true
 	}
-	return count(root, value)
+	return count(s.root, value)
 }

@@ -2,8 +2,9 @@
 // location: `items[1].qty: "2" is a string; expected an integer`. It is the only validator of
 // the program.
 //
-// Schemas may come from an untrusted system: compiling and checking are bounded, nothing is
-// fetched, and keywords that cannot be checked here are left out of the check (see Compile).
+// Schemas may come from an untrusted system: compiling and checking are bounded, as is the number of errors
+// kept while checking, nothing is fetched, and keywords that cannot be checked here are left out of the check
+// (see Compile).
 //
 // The validator is santhosh-tekuri/jsonschema. Its errors are values with a location and a kind,
 // and its compiled schemas show where references lead, so that work can be bounded.
@@ -34,7 +35,8 @@ const (
 // A Schema is a compiled schema. It is immutable and may be used by any goroutine.
 type Schema struct {
 	root      *jsonschema.Schema
-	Unchecked []string // unchecked keywords, and where: at most five, and the number of others
+	parts     map[*jsonschema.Schema]*parts // of root and all that it applies
+	Unchecked []string                      // unchecked keywords, and where: at most five, and the number of others
 }
 
 // Compile compiles a schema. Without a known $schema it is read as draft 2020-12, and if it is not valid in its
@@ -95,10 +97,14 @@ func compileDraft(raw json.RawMessage, draft string) (s *Schema, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := reachable(root); !ok {
+	all, ok := reachable(root)
+	if !ok {
 		return nil, errors.New("one of its $ref leads back to itself")
 	}
-	return &Schema{root: root, Unchecked: p.names()}, nil
+	for part := range all {
+		sweepParts(part)
+	}
+	return &Schema{root: root, parts: all, Unchecked: p.names()}, nil
 }
 
 // isDraft reports whether the library supports the draft of a $schema.
@@ -152,7 +158,7 @@ func Decode(arguments json.RawMessage) (map[string]any, error) {
 
 // Validate checks a value decoded by json.Unmarshal. It returns errors as Check does.
 func (s *Schema) Validate(value any) (err error) {
-	if !affordable(s.root, value, maxSteps) {
+	if !s.affordable(value, maxSteps) {
 		return errors.New("the arguments are too large, or too deeply nested, for the workflow's schema to be " +
 			"checked; send less at once")
 	}
@@ -168,7 +174,7 @@ func (s *Schema) validate(value any, member string) (err error) {
 
 	err = s.root.Validate(value)
 	if found, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
-		return &Error{Violations: (&wording{s.root, value, member}).violations(found)}
+		return &Error{Violations: (&wording{s, value, member}).violations(found)}
 	}
 	return err
 }
@@ -301,7 +307,7 @@ func checkKeys(n *yaml.Node, pairs *int) error {
 
 // CheckDocument checks a value that Document returned. The error is an *Error if it does not match the schema.
 func (s *Schema) CheckDocument(value any) error {
-	if !affordable(s.root, value, maxDocumentSteps) {
+	if !s.affordable(value, maxDocumentSteps) {
 		return errors.New("it is too large, or too deeply nested, for its schema to be checked: divide it")
 	}
 	return s.validate(value, "key")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,53 @@ func TestCheckingIsBounded(t *testing.T) {
 		testkit.True(t, time.Since(began) <= 30*time.Second, "giving up took %v", time.Since(began))
 		testkit.Works(t, check(json.RawMessage(`{}`)))
 	}
+}
+
+// However many items or members do not fit, the errors of a few are kept, and the rest is not checked.
+func TestErrorsOfASchemaAreBoundedWhileValidating(t *testing.T) {
+	const draft7 = `"$schema":"http://json-schema.org/draft-07/schema",`
+	const objects = `{"type":"object","properties":{"a":{"type":"string"}},"required":["c"],` +
+		`"additionalProperties":false}`
+	const items, size = 200_000, 10 * 200_000
+	for schema, member := range map[string]string{
+		`{"items":{"type":"string"}}`:                                 `        1`,
+		`{` + draft7 + `"items":{"type":"string"}}`:                   `        1`,
+		`{` + draft7 + `"items":[true],"additionalItems":false}`:      `        1`,
+		`{"items":` + objects + `}`:                                   `{"a":1  }`,
+		`{"items":{"items":{"type":"string"}}}`:                       `[1, 2, 3]`,
+		`{"items":{"anyOf":[{"type":"string"},{"minimum":5}]}}`:       `        1`,
+		`{"additionalProperties":{"type":"string"}}`:                  `"%06d":1`,
+		`{"patternProperties":{".":{"type":"string"}}}`:               `"%06d":1`,
+		`{"propertyNames":{"maxLength":1}}`:                           `"%06d":1`,
+		`{"anyOf":[{"type":"object"},{"maxItems":1},{"enum":[1,2]}]}`: `"xxxxxxx"`,
+	} {
+		var text strings.Builder
+		for i := range items {
+			text.WriteByte(',')
+			text.WriteString(strings.Replace(member, "%06d", fmt.Sprintf("%06d", i), 1))
+		}
+		brackets := "[]"
+		if strings.Contains(member, `":1`) && member[0] == '"' {
+			brackets = "{}"
+		}
+		value := testkit.Get(Document([]byte(brackets[:1] + text.String()[1:] + brackets[1:]))).Must(t)
+		s := compile(t, schema)
+
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := s.CheckDocument(value)
+		runtime.ReadMemStats(&after)
+		wrong, ok := errors.AsType[*Error](err)
+		testkit.Need(t, ok, "%s: %v", schema, err)
+		testkit.True(t, len(wrong.Violations) <= maxViolations, "%s: %d violations", schema, len(wrong.Violations))
+		allocated := after.TotalAlloc - before.TotalAlloc
+		testkit.True(t, allocated < size, "%s: %d bytes for a document of %d", schema, allocated, size)
+	}
+
+	// Errors of unevaluated items are kept by the validator.
+	s := compile(t, `{"prefixItems":[true],"unevaluatedItems":false}`)
+	testkit.Fails(t, s.CheckDocument(make([]any, 2*maxSteps)), "too large")
+	testkit.Fails(t, s.CheckDocument(make([]any, items)), "nothing may be given here")
 }
 
 // A schema is read by the draft that it names, also where others differ; one that names none of ours is read
