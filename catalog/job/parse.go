@@ -186,6 +186,14 @@ func (d *decoder) check(j *Job) {
 		return
 	}
 
+	for i := range j.Workflows {
+		w := &j.Workflows[i]
+		for _, p := range j.Untaken(w) {
+			k := slices.IndexFunc(w.Inputs, func(in Parameter) bool { return in.Name == p.Name })
+			d.WarnAt(place{"workflows", i, "inputs", k, "name"}, "no step takes %s, so the first step gets it: name "+
+				"it in the inputs of the step that needs it, or remove it", yamltree.Quote(p.Name))
+		}
+	}
 	for i := range j.Steps {
 		if id := j.Steps[i].ID; !order.used[i] && id != "" {
 			d.WarnAt(place{"steps", i, "id"}, "%s is in no workflow, so it never runs: name it in one, or remove it",

@@ -341,6 +341,39 @@ func (w *Workflow) called() (all []*Step) {
 	return all
 }
 
+// Untaken returns the inputs of a workflow that none of its steps takes, none of its conditions compares, and no
+// workflow that is its step is given.
+func (j *Job) Untaken(w *Workflow) []Parameter {
+	if w == nil || len(w.Entries) == 0 || j.Format == 2 { // in format 2 the inputs are what the steps take
+		return nil
+	}
+
+	taken := map[string]bool{}
+	for e, entry := range w.Entries {
+		for _, id := range entry {
+			s := j.Step(id)
+			if s == nil {
+				continue // a workflow, or an error already
+			}
+			for _, in := range s.Inputs {
+				taken[in.Name+in.File] = true // it has one of them; a file that no step made is an input's value
+			}
+		}
+		if f := w.Form(e); f != nil && f.When != nil {
+			taken[f.When.Input] = true
+		} else if f != nil && f.Repeat != nil {
+			taken[f.Repeat.Until.Input] = true
+		}
+	}
+	for _, s := range w.called() {
+		for _, in := range s.Call.Inputs {
+			taken[in.From] = true
+		}
+	}
+
+	return slices.DeleteFunc(slices.Clone(w.Inputs), func(p Parameter) bool { return taken[p.Name] })
+}
+
 // Within returns a workflow and those of the job that are its steps, and theirs.
 func (j *Job) Within(w *Workflow) []*Workflow {
 	all := []*Workflow{w}

@@ -258,6 +258,46 @@ workflows:
 	}
 }
 
+// An input that no step takes is not dropped: the first step that is done gets it, and its reviewers do.
+func TestAnInputThatNoStepTakesReachesTheFirstStep(t *testing.T) {
+	p := newProject(t)
+	p.write(".deepwork/jobs/ours/job.yml", `name: ours
+version: "1.0.0"
+summary: s
+common_job_info_provided_to_all_steps_at_runtime: For all.
+steps:
+  - {id: zero, name: n, description: d, instructions: "Skip it.", outputs: {}, reviews: []}
+  - {id: one, name: n, description: d, instructions: "Do it.", outputs: {}, reviews: [], inputs: [{name: tone, `+
+		`description: d}]}
+  - {id: two, name: n, description: d, instructions: "Do it.", outputs: {}, reviews: [], inputs: [{name: place, `+
+		`description: d}]}
+workflows:
+  - {name: main, summary: s, steps: [{when: {input: all, is: "yes"}, steps: [zero]}, one, two,
+     {workflow: sub, inputs: {topic: passed}}], inputs: [{name: all, description: All}, {name: tone, description: T},
+     {name: place, description: P}, {name: mood, description: The mood}, {name: passed, description: Q},
+     {name: extra, description: E, required: false}]}
+  - {name: sub, summary: s, steps: [one], inputs: [{name: topic, description: The topic}]}
+`)
+	c := p.open().Connect("local")
+	in := given{"all": text("no"), "tone": text("plain"), "place": text("sea"), "mood": text("calm"),
+		"passed": text("tides")}
+	start := StartArgs{Goal: "g", JobName: "ours", WorkflowName: "main", Inputs: in}
+	begun := testkit.Get(c.Start(ctx, start)).Must(t).BeginStep
+	first := []string{"tone: plain", "mood: calm", "extra: [] not given, optional"}
+	testkit.Same(t, inputsOf(begun), first, "step %s", begun.StepID)
+	testkit.Equal(t, begun.Inputs[1].Description, "The mood")
+	testkit.Same(t, inputsOf(stepInfo(t, c, begun.SessionID)), first, "the first step again")
+	second := p.finish(c, `{"step_id": "one", "outputs": {}}`).BeginStep
+	testkit.Same(t, inputsOf(second), []string{"place: sea"}, "step %s", second.StepID)
+	called := p.finish(c, `{"step_id": "two", "outputs": {}}`).BeginStep
+	testkit.Same(t, inputsOf(called), []string{"tone: []", "topic: tides"}, "step %s of the workflow that is a step",
+		called.StepID)
+
+	in["all"] = text("yes")
+	begun = testkit.Get(c.Start(ctx, start)).Must(t).BeginStep
+	testkit.Same(t, inputsOf(begun), first[1:], "step %s", begun.StepID)
+}
+
 func TestGetWorkflowsListsInputs(t *testing.T) {
 	_, _, c := surveyed(t)
 	testkit.ContainsAll(t, string(testkit.Get(c.GetWorkflows(ctx)).Must(t).Jobs), []string{

@@ -342,7 +342,8 @@ func (l *listing) show(in *StepInput, v OutputValue) {
 	in.Value, in.Omitted = &text, len(*v.Text)-len(text)
 }
 
-// StepInputs returns the declared inputs of a step with their values.
+// StepInputs returns the declared inputs of a step with their values; those of the first step include the inputs of
+// the workflow that no step takes.
 func (s *State) StepInputs(def *Definition, st *job.Step) []StepInput {
 	return s.stepInputs(def, st, newListing())
 }
@@ -365,7 +366,7 @@ func (s *State) stepInputs(def *Definition, st *job.Step, room *listing) []StepI
 			s.fromStart(&out[i], room)
 		}
 	}
-	return out
+	return append(out, s.untaken(def, st, room)...)
 }
 
 // fromStart sets the value that was passed when the workflow was started.

@@ -100,3 +100,26 @@ func describeInputs(wf *job.Workflow) string {
 	}
 	return b.String()
 }
+
+// untaken returns the inputs of the workflow that no step takes, if a step is the first that is done.
+func (s *State) untaken(def *Definition, st *job.Step, room *listing) (all []StepInput) {
+	if def.Workflow == nil {
+		return nil
+	}
+	first := 0
+	if s != nil {
+		first = s.skip(def, 0)
+	}
+	if first >= len(def.Workflow.Entries) || def.Workflow.Entries[first][0] != st.ID {
+		return nil
+	}
+
+	for _, p := range def.Job.Untaken(def.Workflow) {
+		in := StepInput{Name: p.Name, Description: p.Description, Optional: !p.Required}
+		if s != nil {
+			s.fromStart(&in, room)
+		}
+		all = append(all, in)
+	}
+	return all
+}

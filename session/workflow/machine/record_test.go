@@ -180,7 +180,7 @@ func TestPreviewOfAStep(t *testing.T) {
 	j, faults := job.Parse("/job", "job.yml", []byte(formsJob))
 	testkit.Need(t, j != nil, "%v", faults)
 	for id, want := range map[string]string{
-		"list":  "1 of 6: L",
+		"list":  "1 of 6: L, mode of  (How)",
 		"fix":   "4 of 6: F, code of port (C)",
 		"look":  "5 of 6: O",
 		"again": "2 of 3: A",
