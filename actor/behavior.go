@@ -20,19 +20,19 @@ import (
 	"time"
 )
 
-// A Behavior handles the messages of an actor. It is called by one goroutine, one message at a
-// time, so its fields need no lock.
+// A Behavior handles the messages of an actor. It is called by one goroutine, one message at a time, so its
+// fields need no lock.
 //
-// A refusal that belongs to the domain travels in a reply, and Receive returns nil. An error from
-// Receive, other than [ErrRest], means that the state can no longer be trusted: it is returned, wrapped, to
-// the asker of this message and to those whose asks are still open, and the actor restarts from its durable
-// state. A panic is treated alike.
+// For a refusal that belongs to the domain, answer with a reply and return nil. An error from Receive, other
+// than [ErrRest], means that the state can no longer be trusted: it is returned, wrapped, to the asker of
+// this message and to those whose asks are still open, and the actor restarts from its durable state. A panic
+// is treated alike.
 //
-// ctx lives as long as the actor's System and is cancelled when the deadline of a stop has passed.
-// It is not the asker's context, which may end while the message still has to be handled.
+// ctx lives as long as the actor's System and is cancelled when the deadline of a stop has passed. It is not
+// the asker's context, which may end while the message still has to be handled.
 //
-// Receive must not wait for its own actor: asking or stopping itself blocks until the context of
-// that call ends.
+// Receive must not wait for its own actor: asking or stopping itself blocks until the context of that call
+// ends.
 type Behavior[M any] interface {
 	Receive(ctx context.Context, m M) error
 }

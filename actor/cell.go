@@ -22,9 +22,9 @@ type cell[M any] struct {
 	newBehavior func() (Behavior[M], error)
 	ctx         context.Context    // the Behavior's context
 	cancel      context.CancelFunc // ends ctx if the cell has its own; else nil
-	retire      func(budget)       // removes the cell from its registry; nil means the cell can sleep
+	retire      func(budget)       // removes the cell from its registry; nil means that the cell can sleep
 	ended       chan struct{}      // closed when the cell is dead and its goroutine done
-	wake        chan struct{}      // capacity 1, never closed: something changed while parked
+	wake        chan struct{}      // capacity 1, never closed: something has changed while parked
 
 	mu      sync.Mutex // guards the fields below
 	state   cellState
@@ -95,7 +95,7 @@ func (c *cell[M]) deliver(ctx context.Context, e envelope[M]) error {
 	left := c.box.leave(s)
 	c.mu.Unlock()
 	if !left {
-		return <-s.done // decided already, so this does not wait
+		return <-s.done // already decided, so this does not wait
 	}
 	return fmt.Errorf("actor %s: its mailbox was full (%d messages), message not delivered: %w", c.title(),
 		c.options.Mailbox, ctx.Err())
@@ -115,7 +115,7 @@ func (c *cell[M]) ensureRunning() {
 func (c *cell[M]) wakeParked() {
 	if c.parked {
 		c.parked = false
-		c.wake <- struct{}{} // one nudge per parking, so there is room
+		c.wake <- struct{}{} // at most one send per parking, so there is room
 	}
 }
 
@@ -202,7 +202,7 @@ func (c *cell[M]) settled(r request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.open[r]; !ok {
-		return // of an incarnation that has ended
+		return // it belongs to an incarnation that has ended
 	}
 	delete(c.open, r)
 	if len(c.open) == 0 {
@@ -285,7 +285,7 @@ func (c *cell[M]) begin() (b Behavior[M], ok bool) {
 	return b, err == nil
 }
 
-// live passes messages to the incarnation until it crashes or must end in order; then it returns
+// live passes messages to the incarnation until it crashes, or until it must end in order; then it returns
 // nil.
 func (c *cell[M]) live(b Behavior[M]) error {
 	rests := false
@@ -314,8 +314,8 @@ func (c *cell[M]) live(b Behavior[M]) error {
 	}
 }
 
-// next removes the oldest message, waiting for one. It returns false if the incarnation must end in
-// order and the mailbox is empty; rests means that it must when no ask is open.
+// next removes the oldest message, and waits for one if necessary. It returns false if the incarnation must
+// end in order and the mailbox is empty. With rests it must end once no ask is open.
 func (c *cell[M]) next(rests bool) (e envelope[M], ok bool) {
 	c.mu.Lock()
 	for {
@@ -341,8 +341,8 @@ func (c *cell[M]) next(rests bool) (e envelope[M], ok bool) {
 	return e, ok
 }
 
-// rested reports whether the actor has been idle long enough, and otherwise makes sure that this is
-// checked again in time. The caller holds the lock.
+// rested reports whether the actor has been idle long enough. If not, it makes sure that this is checked
+// again in time. The caller holds the lock.
 func (c *cell[M]) rested() bool {
 	now := time.Now()
 	if c.idle.IsZero() {
@@ -413,7 +413,7 @@ func (c *cell[M]) survive(crash error) bool {
 	return true
 }
 
-// spend counts a crash. If that was one too many it returns the reason to stop the actor.
+// spend counts a crash. If that was one too many, it returns the reason to stop the actor.
 func (c *cell[M]) spend(crash error) error {
 	now := time.Now()
 	c.mu.Lock()
@@ -450,7 +450,7 @@ func (c *cell[M]) abandon(err error) {
 	switch logger, name := c.options.Logger, slog.String("actor", c.title()); {
 	case stopped:
 		logger.Error("actor stopped: too many restarts", name, slog.Int("messages_lost", lost), slog.Any("error", err))
-	case lost > 0 || told == 0: // otherwise every asker has the error
+	case lost > 0 || told == 0: // otherwise every asker has received the error
 		logger.Warn("actor did not start", name, slog.Int("messages_lost", lost), slog.Any("error", err))
 	}
 

@@ -10,7 +10,7 @@ import (
 	"deepwork/actor/wait"
 )
 
-// An envelope is a message to deliver, with its ask, or nil.
+// An envelope is a message to deliver, with its ask, if any.
 type envelope[M any] struct {
 	message M
 	ask     request
@@ -96,10 +96,10 @@ type Ref[M any] struct {
 	cell *cell[M]
 }
 
-// Spawn starts an actor that lives until it or its System is stopped. newBehavior is called once
-// per incarnation, on the actor's goroutine; the first one begins at once. An error of newBehavior
-// ends the incarnation as one of Start does; the next message tries again. Spawn does not block. In
-// a stopped System the actor is stopped from the beginning.
+// Spawn starts an actor that lives until it or its System is stopped. newBehavior is called once per
+// incarnation, on the actor's goroutine; the first one begins at once. An error from newBehavior ends the
+// incarnation like an error from Start; the next message tries again. Spawn does not block. In a stopped
+// System the actor is stopped from the beginning.
 func Spawn[M any](s *System, o Options, newBehavior func() (Behavior[M], error)) *Ref[M] {
 	o = o.withDefaults(s.logger)
 	c := newCell(s, o, func() string { return o.Name }, newBehavior)
@@ -124,8 +124,8 @@ func (r *Ref[M]) Tell(ctx context.Context, m M) error {
 	return r.deliver(ctx, envelope[M]{message: m})
 }
 
-// Stop ends the actor in order, as [System.Stop] does, and waits for it until ctx ends; then it cancels the Behavior's
-// context and returns an error that wraps ctx.Err(). Stopping a stopped actor isn't an error.
+// Stop ends the actor in order, as [System.Stop] does, and waits for it until ctx ends; then it cancels the
+// Behavior's context and returns an error that wraps ctx.Err(). Stopping a stopped actor is not an error.
 func (r *Ref[M]) Stop(ctx context.Context) error {
 	r.cell.close()
 	if wait.Done(ctx, r.cell.ended) != nil {
@@ -206,7 +206,7 @@ type request interface {
 	answered() bool
 }
 
-// A keeper is notified once when an ask that it tracks is answered, on the goroutine that answered.
+// A keeper is notified once, when an ask that it tracks is answered, on the goroutine that answers.
 type keeper interface {
 	settled(request)
 }
@@ -218,8 +218,8 @@ const (
 	slotAnswered
 )
 
-// A slot holds one answer. value and err are written once, by the goroutine that set the state to
-// slotAnswered, before done is filled, and read after.
+// A slot holds one answer. The goroutine that sets the state to slotAnswered writes value and err once,
+// before it fills done; others read them afterwards.
 type slot[R any] struct {
 	state  atomic.Uint32
 	keeper keeper // written before slotTracked, read after

@@ -19,9 +19,9 @@ type System struct {
 	ctx    context.Context // parent of every Behavior's context
 	cancel context.CancelFunc
 
-	mu      sync.Mutex // a leaf: no other lock is taken while it is held
+	mu      sync.Mutex // a leaf: while holding it, take no other lock
 	stopped bool
-	members map[member]struct{} // spawned ones until they stop, those of registries while awake
+	members map[member]struct{} // spawned actors until they stop, actors of registries while awake
 }
 
 // A member is an actor as its System sees it, regardless of the type of its messages.
@@ -86,13 +86,13 @@ func (s *System) leave(m member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if delete(s.members, m); len(s.members) == 0 {
-		s.members = make(map[member]struct{}) // the old map would keep its largest size
+		s.members = make(map[member]struct{}) // since the old map would keep its largest size
 	}
 }
 
 // Stats holds figures of a [System], for metrics.
 type Stats struct {
-	Actors  int // spawned ones until they stop, those of registries while awake
+	Actors  int // spawned actors until they stop, actors of registries while awake
 	Waiting int // messages in all mailboxes
 	Deepest int // messages in the longest mailbox
 	Blocked int // senders blocked by full mailboxes
@@ -132,7 +132,7 @@ type Registry[K comparable, M any] struct {
 
 	mu      sync.Mutex // may be taken under a cell's lock, never the other way round
 	awake   map[K]*cell[M]
-	crashed map[K]budget // of keys that are not awake
+	crashed map[K]budget // only keys that are not awake
 }
 
 // NewRegistry returns a registry without awake actors. newBehavior is called once per incarnation,
@@ -171,8 +171,8 @@ func (k keyed[K, M]) Tell(ctx context.Context, m M) error {
 
 func (k keyed[K, M]) name() string { return k.registry.title(k.key) }
 
-// deliver retries while the cell it found is dying. A dying cell has left the map already, so the
-// next search finds another one or none.
+// deliver retries while the cell that it found is dying. A dying cell has already left the map, so the next
+// search finds another one or none.
 func (k keyed[K, M]) deliver(ctx context.Context, e envelope[M]) error {
 	if ctx.Err() != nil {
 		return overError(ctx, k.name())
@@ -226,7 +226,7 @@ func (r *Registry[K, M]) retire(key K, b budget) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if delete(r.awake, key); len(r.awake) == 0 {
-		r.awake = make(map[K]*cell[M]) // the old map would keep its largest size
+		r.awake = make(map[K]*cell[M]) // since the old map would keep its largest size
 	}
 	if len(b.crashes) > 0 {
 		r.crashed[key] = b
@@ -236,7 +236,7 @@ func (r *Registry[K, M]) retire(key K, b budget) {
 // A budget records when an actor crashed. The zero value means that it never did.
 type budget struct {
 	crashes []time.Time // within the window, oldest first
-	verdict error       // not nil: the budget is used up
+	verdict error       // set once the budget is used up
 }
 
 // spend counts a crash and reports whether a restart is allowed.

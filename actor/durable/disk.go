@@ -22,33 +22,33 @@ import (
 
 // The operations of a Disk, as named in an Op.
 const (
-	OpCreate  = "create"  // an empty file
-	OpWrite   = "write"   // Data, to File
-	OpSync    = "sync"    // the content of a file
-	OpMove    = "move"    // a file to another name, To, replacing a file there if allowed
-	OpRemove  = "remove"  // a name
-	OpSyncDir = "syncdir" // the names of a folder
+	OpCreate  = "create"  // creates an empty file
+	OpWrite   = "write"   // writes Data to File
+	OpSync    = "sync"    // syncs the content of a file
+	OpMove    = "move"    // renames a file to To, replacing a file there if allowed
+	OpRemove  = "remove"  // removes a name
+	OpSyncDir = "syncdir" // syncs the names in a folder
 )
 
 // An Op is one change that a Disk is about to make, or one sync.
 type Op struct {
 	Do   string   // one of the constants above
 	Path string   // of the file or folder, as the caller gave it
-	To   string   // the other name, of a move
-	File *os.File // of a write or a sync
-	Data []byte   // of a write
+	To   string   // for a move: the other name
+	File *os.File // for a write or a sync
+	Data []byte   // for a write
 }
 
 // A Disk changes files. The zero Disk makes the changes and nothing else; its methods block for the
 // real disk, and may be called concurrently. Errors name the file.
 type Disk struct {
-	// Carry, if set, executes every Op instead of the Disk: it calls do, or returns an error, or
-	// ends the process. It may be called concurrently. It is for tests and simulations of faults.
+	// Carry, if set, executes every Op in place of the Disk: it calls do, returns an error, or ends the
+	// process. It may be called concurrently. It is for tests and fault simulations.
 	Carry func(op Op, do func() error) error
 }
 
-// Intercept, if set, is the Carry of all Disks without one. Simulations of faults set it first, in
-// their own binary.
+// Intercept, if set, is the Carry of all Disks without their own. Fault simulations set it first, in their
+// own binary.
 var Intercept func(op Op, do func() error) error
 
 func (d Disk) carryOut(op Op, do func() error) error {
@@ -76,8 +76,8 @@ func (d Disk) Create(path string) (f *os.File, err error) {
 	return f, err
 }
 
-// Write writes all of data to a file, at its offset, and returns the number of bytes written; with
-// an error, that may be a part.
+// Write writes all of data to a file, at its offset, and returns the number of bytes written; with an error,
+// that may be only part of the data.
 func (d Disk) Write(f *os.File, data []byte) (n int, err error) {
 	err = d.carryOut(Op{Do: OpWrite, Path: f.Name(), File: f, Data: data}, func() error {
 		n, err = f.Write(data)
@@ -112,8 +112,8 @@ func (d Disk) Remove(path string) error {
 	return d.carryOut(Op{Do: OpRemove, Path: path}, func() error { return os.Remove(path) })
 }
 
-// Drop is Remove and a sync of the folder. A missing name isn't an error, but an earlier removal may not be on disk
-// yet, so the folder is synced.
+// Drop removes a name and syncs the folder. A missing name is not an error: an earlier removal may not be on
+// disk yet, so the folder is synced.
 func (d Disk) Drop(path string) error {
 	if err := d.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -168,7 +168,8 @@ func (d Disk) Put(path string, data []byte, o PutOptions) error {
 	return nil
 }
 
-// Fill creates a file with this content and mode (0600 if mode is 0) and syncs it. After an error there's no file.
+// Fill creates a file with this content and mode (0600 if mode is 0) and syncs it. After an error there is no
+// file.
 func (d Disk) Fill(path string, data []byte, mode fs.FileMode) (err error) {
 	f, err := d.Create(path)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// SyncFolder returns when the names in a folder are on disk, if the system supports that; elsewhere
-// a rename is durable. The error is fs.ErrNotExist if there is no folder. Sharing one sync among
-// concurrent writers was measured and is slower: the file system groups its commits already.
+// SyncFolder returns when the names in a folder are on disk, if the system supports that; on others a rename
+// is durable. The error is fs.ErrNotExist if there is no folder. Sharing one sync among concurrent writers
+// was measured to be slower, since the file system already groups its commits.
 func (d Disk) SyncFolder(path string) error {
 	err := d.carryOut(Op{Do: OpSyncDir, Path: path}, func() error {
 		f, err := os.OpenFile(path, os.O_RDONLY|openNonBlock, 0)

@@ -26,10 +26,9 @@ type FileLock struct {
 	info fs.FileInfo // of the locked file
 }
 
-// Lock locks the file at path exclusively, and creates it with mode 0600 if necessary. It blocks
-// until it has the lock or ctx ends, and then returns context.Cause(ctx). It returns fs.ErrNotExist
-// if the folder is missing, and an error if path is not a regular file. Two Locks in one process
-// exclude each other too.
+// Lock locks the file at path exclusively, and creates it with mode 0600 if necessary. It blocks until it has
+// the lock or ctx ends, and then returns context.Cause(ctx). It returns fs.ErrNotExist if the folder is
+// missing, and an error if path is not a regular file. Two Locks in one process exclude each other, too.
 func Lock(ctx context.Context, path string) (*FileLock, error) {
 	for pause := (wait.Backoff{Min: 500 * time.Microsecond, Max: 15 * time.Millisecond}); ; {
 		if ctx.Err() != nil {
@@ -75,9 +74,9 @@ func TryLock(path string) (*FileLock, error) {
 	}
 }
 
-// Locked reports whether the file at path is locked, without creating or changing it. A file that
-// is missing or not regular is not locked. Locked briefly holds a shared lock, so that concurrent
-// calls do not take each other for the owner.
+// Locked reports whether the file at path is locked, without creating or changing it. A file that is missing
+// or not regular is not locked. It holds a shared lock for a moment, so that concurrent calls do not mistake
+// each other for the owner.
 func Locked(path string) (bool, error) {
 	// Opening a named pipe would block.
 	fi, err := os.Lstat(path)
@@ -141,8 +140,8 @@ func (e *BadFileError) Error() string { return e.Path + " cannot be read: " + e.
 // meanwhile is left out. It returns a *BadFileError for anything else at path, with the FileInfo if
 // it could be opened, or the system's error.
 func Read(path string, limit int64) ([]byte, fs.FileInfo, error) {
-	// Checked before it is opened, since opening a device can have effects, and after, since
-	// another file may have the name by then.
+	// Check before opening it, since opening a device can have effects, and afterwards, since another file
+	// may have the name by then.
 	fi, err := os.Lstat(path)
 	if err != nil {
 		return nil, nil, err

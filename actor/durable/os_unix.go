@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNonBlock has no effect on files and folders, but saves os.OpenFile four system calls that
-// find out that they cannot be polled.
+// openNonBlock has no effect on files and folders, but saves os.OpenFile the four system calls that find out
+// that they cannot be polled.
 const openNonBlock = syscall.O_NONBLOCK
 
-// openNoFollow makes an open refuse a symbolic link, and not wait for the other end of a named
-// pipe.
+// openNoFollow makes an open refuse symbolic links, and not wait for the other end of a named pipe.
 const openNoFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // replace renames a file over another, atomically.

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// openNoFollow is zero: Read has checked the kind of the file, and folders hold no named pipes.
+// openNoFollow is zero: Read has already checked the kind of the file, and folders hold no named pipes.
 const openNoFollow, openNonBlock = 0, 0
 
-// replaceTries and replacePause bound the wait for readers to close a file that is to be replaced,
-// since Windows does not replace an open file.
+// replaceTries and replacePause limit the wait until readers close a file that is to be replaced, since
+// Windows does not replace an open file.
 const (
 	replaceTries = 200
 	replacePause = 5 * time.Millisecond
@@ -54,8 +54,7 @@ func move(from, to string, flags uint32) error {
 	}
 }
 
-// syncDir does nothing: a directory cannot be synced here, and replace writes
-// through.
+// syncDir does nothing: Windows cannot sync directories, and replace writes through.
 func syncDir(*os.File) error { return nil }
 
 // Links returns how many names a file has; 1 if unknown, as always on Windows.

@@ -13,9 +13,9 @@ import (
 	"deepwork/actor/process"
 )
 
-// FaultOf returns why the content of a file cannot be trusted, and what to do, or "": everybody may
-// write to it, or it belongs to another user who is not root. For a folder whose sticky bit is set,
-// in which others cannot replace files, only the owner counts. name is what the message calls it.
+// FaultOf returns why the content of a file cannot be trusted, and what to do, or "". Either everybody may
+// write to the file, or it belongs to another user who is not root. For a folder with the sticky bit, in
+// which others cannot replace files, only the owner counts. name is the message's name for the file.
 func FaultOf(name string, fi fs.FileInfo) string {
 	st := fi.Sys().(*syscall.Stat_t)
 	open := fi.Mode().Perm()
@@ -35,18 +35,18 @@ func FaultOf(name string, fi fs.FileInfo) string {
 	return ""
 }
 
-// inGroup reports whether a group is one of those of this process. A volume may be writable for one that is
-// not the first.
+// inGroup reports whether this process belongs to a group. A volume may be writable for a group that is not
+// the primary one.
 func inGroup(id int) bool {
 	groups, err := os.Getgroups()
 	return id == os.Getegid() || err == nil && slices.Contains(groups, id)
 }
 
-// maxOwned bounds the files that the error of CheckOwner names.
+// maxOwned is the maximum number of files that the error of CheckOwner names.
 const maxOwned = 3
 
-// CheckOwner returns an error that names what belongs to another user in a folder, such as files that a container has
-// written as root, with the command that gives them to this user. Links are not followed.
+// CheckOwner returns an error that names what in a folder belongs to another user, such as files that a
+// container has written as root, with the command that gives them to this user. Links are not followed.
 func CheckOwner(dir string) error {
 	var others []string
 	fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, _ error) error {

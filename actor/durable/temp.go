@@ -5,9 +5,9 @@ import (
 	"os"
 )
 
-// TempFolder creates a folder for temporary files, as os.MkdirTemp does; the caller removes it. Where the
-// system's folder for them is missing or read-only, as in many containers, it is made in spare, unless that
-// is "".
+// TempFolder creates a folder for temporary files like os.MkdirTemp; the caller removes it. If the system's
+// temporary folder is missing or read-only, as in many containers, it creates the folder in spare, unless
+// that is "".
 func TempFolder(spare, pattern string) (string, error) {
 	dir, err := os.MkdirTemp("", pattern)
 	if err == nil {
@@ -22,7 +22,7 @@ func TempFolder(spare, pattern string) (string, error) {
 	return "", ExplainTemp(err)
 }
 
-// ExplainTemp adds to the error of a temporary file or folder where such are made.
+// ExplainTemp adds to the error of a temporary file or folder the place where those are created.
 func ExplainTemp(err error) error {
 	if err == nil {
 		return nil

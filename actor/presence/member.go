@@ -1,7 +1,7 @@
-// Package presence reports which of the processes that share a folder are running. Each has one
-// Member and one lock file, server_<id>.lock, which the system unlocks when the process ends. A
-// process whose lock file was removed looks dead, so before it owns anything it calls Enter, which
-// costs one stat if the file exists and creates it otherwise.
+// Package presence reports which of the processes that share a folder are running. Each has one Member and
+// one lock file, server_<id>.lock, which the system unlocks when the process ends. A process whose lock file
+// was removed looks dead. So before it owns anything it calls Enter, which costs one stat if the file exists,
+// and creates it otherwise.
 package presence
 
 import (
@@ -28,18 +28,17 @@ import (
 // ErrLeft is returned by Enter after Leave.
 var ErrLeft = errors.New("this server has left the folder")
 
-// enterWait bounds Enter: a process that checks whether this one runs, or sweeps, briefly holds the
-// lock.
+// enterWait limits Enter: a process that sweeps, or checks whether this one runs, briefly holds the lock.
 const enterWait = 10 * time.Second
 
 // Options configures a Member.
 type Options struct {
 	Dir    string // folder of the lock files, absolute
 	Logger *slog.Logger
-	// Prepare creates the folder, and anything else that is needed with it; by default the folder
-	// alone, with mode 0700. Enter calls it before it creates the lock file.
+	// Prepare creates the folder, and anything else that is needed with it. By default it creates only the
+	// folder, with mode 0700. Enter calls it before it creates the lock file.
 	Prepare func() error
-	// Check may refuse to let this process enter, when others can see it already. nil lets it.
+	// Check may refuse to let this process enter, at a time when others can already see it. nil allows it.
 	Check func() error
 }
 
@@ -85,9 +84,9 @@ func LockOf(name string) (id string, ok bool) {
 	return id, isServer && ends && IsID(id)
 }
 
-// Enter makes this process look alive: it creates and locks the lock file, again if the file or the
-// whole folder was removed or replaced. It blocks for at most 10 s while another process holds the
-// lock. Errors: ErrLeft, or the system's with the remedy.
+// Enter makes this process look alive: it creates and locks the lock file, also if the file or the whole
+// folder was removed or replaced since. It blocks for at most 10 s while another process holds the lock.
+// Errors: ErrLeft, or the system's with the remedy.
 func (m *Member) Enter(ctx context.Context) error {
 	if m.Entered() {
 		return nil
@@ -147,8 +146,8 @@ func (m *Member) Entered() bool {
 	return lock != nil && lock.InPlace()
 }
 
-// Leave makes this process look dead for good; others may then take what it owned. It waits for an Enter in progress.
-// Leaving twice, or without having entered, isn't an error.
+// Leave makes this process look dead for good; others may then take what it owned. It waits for an Enter in
+// progress. Leaving twice, or without having entered, is not an error.
 func (m *Member) Leave() error {
 	lock := m.giveUp()
 	if lock == nil {
@@ -160,7 +159,7 @@ func (m *Member) Leave() error {
 	return nil
 }
 
-// Fall ends the membership as a killed process does: its lock file stays. It is for tests.
+// Fall ends the membership like a killed process: the lock file stays. It is for tests.
 func (m *Member) Fall() {
 	if lock := m.giveUp(); lock != nil {
 		lock.Unlock()
@@ -199,8 +198,8 @@ func writeDescription(path string) {
 }
 
 // Alive reports whether the member with this id runs, in this or another process. If that cannot be
-// determined (a lock file of another user, say) the result is true, since nothing may be taken from
-// a running process. It does not block.
+// determined, for example because another user owns the lock file, it reports true, since nothing may be
+// taken from a running process. It does not block.
 func (m *Member) Alive(id string) bool {
 	switch {
 	case id == m.id:
@@ -237,9 +236,9 @@ func (m *Member) Others() (alive, dead []string) {
 	return alive, dead
 }
 
-// Sweep removes the lock files of dead members, each while holding its lock, so that no process
-// loses one that it is just creating. A file that cannot be removed is left to the next process
-// that sweeps.
+// Sweep removes the lock files of dead members. It holds the lock of each while removing it, so that no
+// process loses a lock file that it is just creating. Files that cannot be removed are left to the next
+// process that sweeps.
 func (m *Member) Sweep() {
 	_, dead := m.Others()
 	for _, path := range dead {
@@ -253,8 +252,8 @@ func (m *Member) Sweep() {
 	}
 }
 
-// Describe describes a member's process for people, as "pid 123 on host since
-// 2026-01-31T12:00:00Z". It returns "" if the lock file is missing or unreadable.
+// Describe describes a member's process for people, such as "pid 123 on host since 2026-01-31T12:00:00Z". It
+// returns "" if the lock file is missing or unreadable.
 func (m *Member) Describe(id string) string {
 	if !IsID(id) {
 		return ""

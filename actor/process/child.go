@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// drainFor bounds the wait for output left in the pipes once the group is dead: a process that
-	// has left the group may hold them open for ever.
+	// drainFor limits the wait for output left in the pipes once the group is dead: a process that has left
+	// the group may hold them open forever.
 	drainFor = 2 * time.Second
-	// goneFor bounds the wait until killed descendants are gone: if nothing reaps orphans they stay
-	// as zombies.
+	// goneFor limits the wait until killed descendants are gone: if nothing reaps orphans, they stay as
+	// zombies.
 	goneFor = 250 * time.Millisecond
 )
 
@@ -28,7 +28,7 @@ type Child struct {
 	cmd     *exec.Cmd
 	group   *group
 	pipes   [3]*os.File    // our ends of stdin, stdout and stderr; nil if unused
-	readers sync.WaitGroup // of the pipes, and the writer of the input
+	readers sync.WaitGroup // the readers of the pipes, and the writer of the input
 	owner   sync.WaitGroup // the goroutine that starts and reaps the command
 	exited  chan struct{}  // closed once the command itself is reaped
 	abandon func()         // called when the pipes are closed; may be nil
@@ -38,13 +38,13 @@ type Child struct {
 	signal         string
 
 	mu     sync.Mutex // held while the group is sent a signal
-	closed bool       // guarded by mu: the group is gone, and its number may be another's
+	closed bool       // guarded by mu: the group is gone, and its number may be reused
 }
 
-// Spawn starts a command and returns when it runs. Its output is passed to stdout and stderr, each
-// called on its own goroutine; the command waits while they block, and their error ends the
-// reading. StdoutLimit, StderrLimit and Grace of the Spec have no effect. On Linux the command, but
-// not its descendants, ends when this process is killed; elsewhere its pipes are closed.
+// Spawn starts a command and returns when it runs. Its output is passed to stdout and stderr, each on its own
+// goroutine. The command waits while they block, and an error from them ends the reading. StdoutLimit,
+// StderrLimit and Grace of the Spec have no effect. On Linux the command, but not its descendants, ends when
+// this process is killed; elsewhere its pipes are closed.
 func Spawn(spec Spec, stdout, stderr io.Writer) (*Child, error) {
 	c, err := start(spec, spec.Stdin != nil)
 	if err != nil {
@@ -110,8 +110,8 @@ func start(spec Spec, input bool) (*Child, error) {
 	return c, nil
 }
 
-// makePipes creates the pipes. They are ours, not exec's, so that the end of the command is noticed
-// while descendants hold them open.
+// makePipes creates the pipes. They belong to us, not to exec, so that the command's end is noticed even if
+// descendants hold them open.
 func (c *Child) makePipes(input, oneOutput bool) (theirs [3]*os.File, err error) {
 	for i := range c.pipes {
 		if i == 0 && !input {
@@ -137,8 +137,8 @@ func (c *Child) makePipes(input, oneOutput bool) (theirs [3]*os.File, err error)
 	return theirs, nil
 }
 
-// runOnThread starts the command and reaps it, all on one thread: the system regards the thread that starts
-// a child as its parent, and ends the child with it.
+// runOnThread starts the command and reaps it, all on one thread: the system regards the thread that starts a
+// child as its parent, and ends the child with that thread.
 func (c *Child) runOnThread(begun chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -211,16 +211,16 @@ func (c *Child) waitGone(ctx context.Context) {
 	}
 }
 
-// Close kills what is left of the group and waits until the command is reaped and its output read.
-// Processes that have left the group may survive; they delay it by at most two seconds. It reports whether
-// something is known to be left: a process that does not end, or one outside of the group that holds the
-// output open. It is called once.
+// Close kills what is left of the group and waits until the command is reaped and its output read. Processes
+// that have left the group may survive; they delay it by at most two seconds. It reports whether something is
+// known to be left: a process that does not end, or one outside the group that holds the output open. It must
+// be called only once.
 func (c *Child) Close() (left bool) {
 	survivors := c.Kill()
 	c.owner.Wait()
 	c.mu.Lock()
-	// The number of a leader that was just reaped is not reused before the system has used all
-	// others, so the kill cannot reach another process.
+	// The number of a leader that was just reaped is not reused before the system has used all others, so the
+	// kill cannot reach another process.
 	c.closed = true
 	c.mu.Unlock()
 
@@ -271,7 +271,7 @@ func (c *Child) failure(spec *Spec, stderr *tail) *Error {
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		if f != nil {
-			f.Close() // twice is harmless
+			f.Close() // closing twice is harmless
 		}
 	}
 }

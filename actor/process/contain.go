@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// ContainCommand is the first argument of a process that contains another one: this program itself, which Contain
-// starts. It is served before the rest of the program is initialized.
+// ContainCommand is the first argument of a process that contains another one: this program itself, started
+// by Contain. The process runs before the rest of the program is initialized.
 const ContainCommand = "contain-process"
 
 func init() {
@@ -25,23 +25,23 @@ func init() {
 
 // A Contained describes a command for Contain.
 type Contained struct {
-	Command []string      // as in Spec
-	Dir     string        // its working directory, absolute
-	Env     []string      `json:"-"` // as in Spec
-	Timeout time.Duration // after which it is ended
-	Output  int           // the number of bytes that are kept from the end of its output; default DefaultStderrLimit
+	Command []string      // see Spec
+	Dir     string        // working directory, absolute
+	Env     []string      `json:"-"` // see Spec
+	Timeout time.Duration // the command is ended after this time
+	Output  int           // bytes to keep from the end of its output; default DefaultStderrLimit
 }
 
-// An Outcome is how a contained command ended.
+// An Outcome says how a contained command ended.
 type Outcome struct {
-	Code       int           // its exit code; -1 if it has none
+	Code       int           // exit code; -1 means none
 	Signal     string        // that ended it, or ""
-	TimedOut   bool          // it was ended after its time limit
+	TimedOut   bool          // it was ended at its time limit
 	Left       bool          // it left processes behind, which were ended
-	Surviving  bool          // something of it does not end, or holds its output open
+	Surviving  bool          // some of its processes do not end, or hold its output open
 	NotStarted string        // why it could not be started, or ""
-	Missing    bool          // it could not, because there is no such program
-	Output     string        // the end of its standard output and standard error, in the order in which they came
+	Missing    bool          // it was not started because the program does not exist
+	Output     string        // the end of its standard output and standard error, in order of arrival
 	After      time.Duration // how long it ran
 }
 
@@ -51,15 +51,16 @@ func (o *Outcome) Passed() bool {
 }
 
 const (
-	// settleFor is how long a command that has ended may have children that are about to end.
+	// settleFor is how long children of a command that has ended may take to end.
 	settleFor = time.Second
-	// containGrace is how long the process that contains a command has to end it.
+	// containGrace is how long the process that contains a command may take to end it.
 	containGrace = 10 * time.Second
 )
 
-// Contain runs a command under a process of its own that ends everything the command has started: on Linux also
-// what has left its group, elsewhere its group. Nothing of it runs when Contain returns, also if ctx ends or
-// this process is killed. The error says why the command could not be watched; how it ended is the Outcome.
+// Contain runs a command under a process that ends everything the command has started: on Linux even what has
+// left its group, elsewhere its group. When Contain returns, nothing of the command runs, even if ctx has
+// ended or this process was killed. The error says why the command could not be watched; the Outcome says how
+// it ended.
 func Contain(ctx context.Context, c Contained) (Outcome, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -131,7 +132,7 @@ func (c *Contained) run(stop <-chan os.Signal) (o Outcome) {
 	}
 	o.Surviving = child.Close()
 	if o.Left {
-		o.Surviving = false // what held the output open has ended
+		o.Surviving = false // whatever held the output open has ended
 	}
 	o.Code, o.Signal = child.Exit()
 	o.After = child.ended.Sub(child.started)
@@ -139,7 +140,7 @@ func (c *Contained) run(stop <-chan os.Signal) (o Outcome) {
 	return o
 }
 
-// leaves reports whether something of the command, which has ended, goes on running for a while.
+// leaves reports whether some processes of an ended command keep running for a while.
 func (c *Child) leaves() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), settleFor)
 	defer cancel()

@@ -16,11 +16,11 @@ import (
 // detachedEnv is set in the environment of a process that Detach has started.
 const detachedEnv = "PROCESS_DETACHED"
 
-// Detach starts a command that outlives this process: it isn't its child and has its own session, so a client that ends
-// this process with all its children doesn't reach it. It must be a program that calls Detached first. Its environment
-// is env, its working directory the root. Detach returns the text passed to Answer, or "" if the command ends without
-// an answer, and a pipe whose end is that of the command, which the caller closes. When ctx ends, Detach returns its
-// error, and the command may run nevertheless.
+// Detach starts a command that outlives this process. It is not a child of this process and has its own
+// session, so a client that ends this process with all its children does not reach it. It must be a program
+// that calls Detached first. Its environment is env, and its working directory is the root. Detach returns
+// the text passed to Answer, or "" if the command ends without an answer, and a pipe that ends with the
+// command and that the caller closes. If ctx ends, Detach returns its error, and the command may run anyway.
 func Detach(ctx context.Context, command, env []string) (answer string, life *os.File, err error) {
 	if ctx.Err() != nil {
 		return "", nil, ctx.Err()
@@ -46,7 +46,7 @@ func Detach(ctx context.Context, command, env []string) (answer string, life *os
 		return "", nil, err
 	}
 
-	// The only other holder of the pipe is the command.
+	// Only the command also holds this pipe.
 	stop := context.AfterFunc(ctx, func() { hear.Close() })
 	defer stop()
 	words, err := bufio.NewReader(io.LimitReader(hear, 4000)).ReadString(0)
@@ -61,24 +61,24 @@ func Detach(ctx context.Context, command, env []string) (answer string, life *os
 	return strings.Trim(words, "\x00 \n"), hear, nil
 }
 
-// Detached gives this process, which Detach has started, its own session, and makes it survive the
-// signals that terminals and people send.
+// Detached gives this process, which Detach has started, its own session, and makes it survive the signals
+// that terminals and people send.
 func Detached() {
 	os.Unsetenv(detachedEnv)
 	leaveSession()
-	// They are received, not ignored: children inherit ignored signals.
+	// Receive them instead of ignoring them, since children inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), survived...)
 }
 
-// Answer answers the Detach that started this process; nothing else may be written to standard output, which from then
-// on ends when this process does. Only the first call has an effect.
+// Answer answers the Detach that started this process. Nothing else may be written to standard output, which
+// from then on ends with this process. Only the first call has an effect.
 func Answer(text string) {
 	answer.Do(func() { io.WriteString(os.Stdout, text+"\x00") })
 }
 
-var answer sync.Once // of this process, which has one standard output
+var answer sync.Once // per process, which has one standard output
 
-// Home returns the user's home folder, in which programs start that nothing in a project may influence.
+// Home returns the user's home folder. Programs that nothing in a project may influence start there.
 func Home() string {
 	home, err := os.UserHomeDir()
 	if err != nil {

@@ -15,12 +15,11 @@ import (
 	"deepwork/actor/wait"
 )
 
-// endFor bounds the attempts to kill descendants. Only a process that the system cannot end, in the
-// middle of I/O, takes that long.
+// endFor limits the attempts to kill descendants. Only a process that the system cannot end, in the middle of
+// I/O, takes that long.
 const endFor = 5 * time.Second
 
-// becomeReaper makes orphaned descendants children of this process, whatever session they have
-// moved to.
+// becomeReaper makes orphaned descendants children of this process, whatever session they have moved to.
 func becomeReaper() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // dieWithParent makes the system send the child, but not its descendants, a signal when this process
@@ -44,7 +43,7 @@ func StartOf(pid int) string {
 		return ""
 	}
 
-	// The name in parentheses may hold anything, parentheses too.
+	// The name in parentheses may contain anything, even parentheses.
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	if len(fields) < 20 {
 		return ""
@@ -52,7 +51,7 @@ func StartOf(pid int) string {
 	return string(fields[19])
 }
 
-// children returns the children of this process, those included that it has adopted.
+// children returns the children of this process, including adopted ones.
 func children() (pids []int) {
 	threads, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, thread := range threads {
@@ -66,16 +65,16 @@ func children() (pids []int) {
 	return pids
 }
 
-// detached reports whether a child was started by Detach, by the variable with which that starts it.
+// detached reports whether Detach started a child, which a variable of its environment shows.
 func detached(pid int) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	begin := []byte(detachedEnv + "=")
 	return err == nil && (bytes.HasPrefix(env, begin) || bytes.Contains(env, append([]byte{0}, begin...)))
 }
 
-// endDescendants kills and reaps the children of this process, except detached ones, until it has none:
-// since it is the reaper of its descendants, all of them become its children. It reports whether some do
-// not end.
+// endDescendants kills and reaps the children of this process, except detached ones, until none is left.
+// Since this process is the reaper of its descendants, all of them become its children. It reports whether
+// some do not end.
 func (g *group) endDescendants() (left bool) {
 	if !g.all {
 		return false
@@ -85,7 +84,7 @@ func (g *group) endDescendants() (left bool) {
 	defer cancel()
 	for pause := (wait.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}); ; {
 		left = false
-		for _, pid := range children() { // whose numbers are not reused before they are reaped
+		for _, pid := range children() { // their numbers are not reused before they are reaped
 			if g.detachedToo || !detached(pid) {
 				left = true
 				unix.Kill(pid, unix.SIGKILL)
@@ -99,7 +98,7 @@ func (g *group) endDescendants() (left bool) {
 	}
 }
 
-// strays reports whether descendants of this process run, outside of the group too, if all is set and the
+// strays reports whether descendants of this process still run, even outside the group, if all is set and the
 // leader has ended.
 func (g *group) strays() bool {
 	if !g.all {

@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passedOn are the signals that the first process of a container passes on to its child.
+// passedOn has the signals that the first process of a container passes on to its child.
 var passedOn = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
-// RunAsFirst runs the program again as a child if this process is the first one of a container, and returns the child's
-// exit code when it has ended. Meanwhile it reaps what has lost its parent, which nobody else does there:
-// agents outlive the servers that start them. In any other process it returns false at once.
+// RunAsFirst runs the program again as a child if this process is the first one in a container, and returns
+// the child's exit code when it has ended. Meanwhile it reaps orphans, which nobody else does there: agents
+// outlive the servers that start them. In any other process it returns false at once.
 func RunAsFirst() (code int, first bool) {
 	if os.Getpid() != 1 {
 		return 0, false
 	}
 
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	// At a terminal the child alone is in the foreground, so that what is typed there signals it once.
+	// At a terminal only the child is in the foreground, so that keys typed there signal it once.
 	if _, err := unix.IoctlGetInt(0, unix.TIOCGPGRP); err == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Foreground: true}
 	}

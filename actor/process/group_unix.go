@@ -19,7 +19,7 @@ type group struct {
 	tidy        bool // Spec.Tidy
 	id          int
 	detachedToo bool           // Spec.detachedToo
-	orphans     chan os.Signal // SIGCHLD, if all; one is enough, since reap reaps every ended child
+	orphans     chan os.Signal // SIGCHLD, if all is set; one is enough, since reap reaps every ended child
 }
 
 // start starts a command as the leader of a new group.
@@ -46,7 +46,7 @@ func (g *group) start(cmd *exec.Cmd) error {
 // wait reaps the leader, and meanwhile the orphans that this process adopts.
 func (g *group) wait(cmd *exec.Cmd) (code int, signal string) {
 	if !g.all {
-		cmd.Wait() // ProcessState has its result too
+		cmd.Wait() // ProcessState has its result, too
 		return exitOf(cmd.ProcessState.Sys().(syscall.WaitStatus))
 	}
 
@@ -58,7 +58,7 @@ func (g *group) wait(cmd *exec.Cmd) (code int, signal string) {
 	}
 }
 
-// reap reaps every child that has ended, and returns the status of the leader if it is one of them.
+// reap reaps every ended child, and returns the status of the leader if that is one of them.
 func (g *group) reap() (leader *syscall.WaitStatus) {
 	for {
 		var status syscall.WaitStatus
@@ -78,8 +78,8 @@ func (g *group) terminate() error { return unix.Kill(-g.id, unix.SIGTERM) }
 // kill kills the group, and reports whether any process was left to kill.
 func (g *group) kill() bool { return unix.Kill(-g.id, unix.SIGKILL) == nil }
 
-// alive reports whether any process of the group is left, zombies included. It is called when the
-// leader is reaped.
+// alive reports whether any process of the group is left, including zombies. Call it only after the leader is
+// reaped.
 func (g *group) alive() bool {
 	if g.all {
 		g.reap()
@@ -90,7 +90,7 @@ func (g *group) alive() bool {
 // EndGroup kills the group of a child whose parent was killed, unless the child's number belongs to another process by
 // now. start is when the child started; see StartOf.
 func EndGroup(child int, start string) {
-	// While a member of the group is alive its number is not reused, so if another process has that
+	// As long as a member of the group lives, its number is not reused. So if another process has that
 	// number, the group is gone.
 	if now := StartOf(child); child <= 0 || start == "" || now != "" && now != start {
 		return
@@ -115,17 +115,18 @@ func exitOf(status syscall.WaitStatus) (code int, signal string) {
 	return -1, status.Signal().String()
 }
 
-// survived are the signals that end a Go program, of those that terminals and people send and those sent to
-// all processes. It catches the others anyway, and each of these takes a tenth of a millisecond.
+// survived has the signals that end a Go program, out of those that terminals and people send and those sent
+// to all processes. A Go program survives the others anyway, and catching each of these takes a tenth of a
+// millisecond.
 var survived = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE}
 
 // startDetached starts a command as an orphan: the shell in between ends at once.
 func startDetached(cmd *exec.Cmd) error {
 	if _, err := exec.LookPath(cmd.Path); err != nil {
-		return err // which the shell could not tell us
+		return err // the shell could not report this
 	}
 
-	// Files that this process has inherited, from an editor, say, must not stay open while it runs.
+	// Files that this process has inherited, for example from an editor, must not stay open while it runs.
 	for fd := 3; fd < 1024; fd++ {
 		unix.CloseOnExec(fd)
 	}
@@ -141,4 +142,4 @@ func startDetached(cmd *exec.Cmd) error {
 }
 
 // leaveSession makes this process the leader of a new session.
-func leaveSession() { unix.Setsid() } // fails if it is one already
+func leaveSession() { unix.Setsid() } // fails if it already is one

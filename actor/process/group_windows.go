@@ -21,8 +21,8 @@ type group struct {
 	pid         uint32
 }
 
-// start starts a command in a new job object. The command begins suspended, so that it cannot start
-// anything outside the job, and in a new console group, so that it alone can be sent a break.
+// start starts a command in a new job object. The command begins suspended, so that it cannot start anything
+// outside the job, and in a new console group, so that a break can be sent to it alone.
 func (g *group) start(cmd *exec.Cmd) (err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_SUSPENDED,
@@ -46,9 +46,9 @@ func (g *group) start(cmd *exec.Cmd) (err error) {
 	return nil
 }
 
-// wait waits for the end of the command itself. There are no signals here.
+// wait waits for the end of the command itself. Windows has no signals.
 func (g *group) wait(cmd *exec.Cmd) (code int, signal string) {
-	cmd.Wait() // ProcessState has its result too
+	cmd.Wait() // ProcessState has its result, too
 	return cmd.ProcessState.ExitCode(), ""
 }
 
@@ -146,9 +146,9 @@ func (g *group) close() { windows.CloseHandle(g.job) }
 // survived are the events that would end a detached process.
 var survived = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
-// startDetached starts a process outside the job of this one, so that it does not end with it, if
-// the job allows that. It gets its own group and console, without a window, so that its children
-// can be sent a break.
+// startDetached starts a process outside the job of this one, if the job allows that, so that it does not end
+// with the job. The process gets its own group and console, without a window, so that its children can
+// receive a break.
 func startDetached(cmd *exec.Cmd) error {
 	begin := func(flags uint32) error {
 		free := &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdout: cmd.Stdout, Err: cmd.Err,

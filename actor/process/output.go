@@ -19,7 +19,7 @@ const tailSize = 2000
 type capture struct {
 	limit   int
 	data    []byte        // owned by the reader until it has returned
-	over    bool          // likewise
+	over    bool          // owned by the reader until it has returned
 	flooded chan struct{} // closed by the reader when the limit is passed
 }
 
@@ -101,12 +101,13 @@ func Tail(s string, size int) string {
 // Lines is a writer that splits its input into lines of at most max bytes, never within a
 // character, and passes on complete ones. It stores at most one line. It is for one goroutine.
 type Lines struct {
-	// Breaks keeps the "\n" at the end of each line, and a "\r" before it: a piece without one goes on in the next.
+	// Breaks keeps the "\n" at the end of each line, and a "\r" before it. A piece without one continues in
+	// the next.
 	Breaks bool
 
 	max   int
 	give  func(lines [][]byte)
-	cut   bool   // drops the rest of a line that is too long
+	cut   bool   // drop the rest of a line that is too long
 	rest  []byte // the beginning of an incomplete line
 	lines [][]byte
 	split bool // rest continues a line that was passed on in part
@@ -131,7 +132,7 @@ func (s *Lines) Write(p []byte) (int, error) {
 			line, s.split = line[k:], true
 		}
 		if !whole {
-			s.flush() // before the buffer that lines may refer to is reused
+			s.flush() // before the buffer to which lines may refer is reused
 			s.rest = append(s.rest[:0], line...)
 			return n, nil
 		}
@@ -140,7 +141,7 @@ func (s *Lines) Write(p []byte) (int, error) {
 			p, s.split = after, false
 			continue
 		}
-		// The end of a line that was cut exactly there is not a separate line.
+		// A line break right after the place of a cut does not make another line.
 		if line = bytes.TrimSuffix(line, []byte("\r")); len(line) > 0 || !s.split {
 			s.add(line)
 		}
@@ -175,7 +176,7 @@ func (s *Lines) flush() {
 	}
 }
 
-// cutAt returns where to cut a line that is too long: not within a character.
+// cutAt returns where to cut a line that is too long: never within a character.
 func (s *Lines) cutAt(line []byte) int {
 	for k := s.max; k > s.max-utf8.UTFMax; k-- {
 		if utf8.RuneStart(line[k]) {

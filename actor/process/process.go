@@ -33,8 +33,8 @@ const (
 
 // A Spec describes a command to run. The zero value of a field means its default.
 type Spec struct {
-	// Command is the program and its arguments; no shell is involved. A program without a slash is
-	// looked up in PATH; a relative one with a slash is relative to Dir.
+	// Command is the program and its arguments; no shell is involved. A program without a slash is looked up
+	// in PATH; a relative path with a slash is relative to Dir.
 	Command []string
 	// Dir is the working directory; "" is this process's own.
 	Dir string
@@ -53,15 +53,15 @@ type Spec struct {
 	// Grace is the time from SIGTERM, when the context ends, to SIGKILL. Default
 	// DefaultGrace.
 	Grace time.Duration
-	// Descendants includes in the group, on Linux, the processes that have left it for a session of
-	// their own, except those started by Detach. This process then adopts and reaps every orphan, so it must
-	// have no other child. On Windows it lets members leave the job object if they ask to, as Detach does.
+	// Descendants includes, on Linux, processes that have left the group for a session of their own, except
+	// those started by Detach. This process then adopts and reaps every orphan, so it must have no other
+	// child. On Windows, members may leave the job object if they ask to, as Detach does.
 	Descendants bool
-	// Tidy ends the child by SIGTERM instead of SIGKILL when this process is killed, on Linux, so that
-	// it can remove its lock files. Only for programs that SIGTERM ends.
+	// Tidy ends the child with SIGTERM instead of SIGKILL, on Linux, when this process is killed, so that it
+	// can remove its lock files. It is only for programs that SIGTERM ends.
 	Tidy bool
 
-	detachedToo bool // with Descendants: also those started by Detach
+	detachedToo bool // with Descendants: include those started by Detach
 	oneOutput   bool // standard error goes where standard output goes, in order
 }
 
@@ -82,7 +82,7 @@ type Result struct {
 	Signal   string // "SIGKILL" and the like, "" if it exited
 	Stdout   []byte // at most Spec.StdoutLimit bytes
 	Stderr   string // the last whole lines, at most Spec.StderrLimit bytes
-	Left     bool   // as Child.Close
+	Left     bool   // see Child.Close
 }
 
 // Run starts the command, writes its input and waits until its whole process group is gone. When
@@ -105,7 +105,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		return Result{ExitCode: -1}, err
 	}
 
-	var reason *Error // why it was killed; nil means that it ended without that
+	var reason *Error // why it was killed; nil if it was not
 	select {
 	case <-c.Exited():
 	case <-stdout.flooded:
@@ -139,15 +139,15 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	return r, e
 }
 
-// avoided are the folders of Avoid.
+// avoided has the folders given to Avoid.
 var avoided struct {
 	sync.Mutex
 	folders []string
 }
 
-// Avoid makes every later start of a program that is named without a path pass over the entries of
-// PATH in a folder, in which somebody else may have put a program of that name. It is for the start
-// of a command: it holds for the whole process, and cannot be undone.
+// Avoid makes every later start of a program that is given by name only skip entries of PATH inside a folder,
+// where somebody else may have put a program of that name. Call it at the start of a command: it applies to
+// the whole process, and cannot be undone.
 func Avoid(folder string) {
 	avoided.Lock()
 	defer avoided.Unlock()
@@ -156,8 +156,8 @@ func Avoid(folder string) {
 	}
 }
 
-// Look returns the path of a program that is named without a path. It ignores entries of PATH that are relative, or
-// inside one of these folders or Avoid's. The error is an *exec.Error.
+// Look returns the path of a program that is given by name only. It ignores entries of PATH that are
+// relative, or inside one of these folders or Avoid's. The error is an *exec.Error.
 func Look(program string, outside ...string) (string, error) {
 	avoided.Lock()
 	outside = append(outside, avoided.folders...)
@@ -184,24 +184,24 @@ func Look(program string, outside ...string) (string, error) {
 	return "", &exec.Error{Name: program, Err: err}
 }
 
-// InShell returns a word, such as a path, the id of a step or the name of a branch, as it is typed at a shell.
+// InShell returns a word, such as a path, a step's id or a branch name, in the form to type at a shell.
 func InShell(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:+,=@%"
 	switch {
 	case strings.Trim(word, plain+string(filepath.Separator)) == "":
 		return word
-	case filepath.Separator == '\\': // on Windows, where no name of a file has quotation marks
+	case filepath.Separator == '\\': // on Windows, where file names have no quotation marks
 		return `"` + word + `"`
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Bare reports whether a program is named without a path.
+// Bare reports whether a program is given by name only, without a path.
 func Bare(program string) bool {
 	return !strings.ContainsRune(program, '/') && !strings.ContainsRune(program, filepath.Separator)
 }
 
-// Inside reports whether a path is a folder or in it, before or after links are resolved.
+// Inside reports whether a path is a folder or lies in it, before or after links are resolved.
 func Inside(folder, path string) bool {
 	for _, p := range []string{path, Resolved(path)} {
 		for _, f := range []string{folder, Resolved(folder)} {
@@ -213,7 +213,7 @@ func Inside(folder, path string) bool {
 	return false
 }
 
-// Resolved returns a path with its links resolved, or only cleaned if they cannot be.
+// Resolved returns a path with its links resolved, or just cleaned if that fails.
 func Resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -228,7 +228,7 @@ type Kind string
 const (
 	NotFound      Kind = "not_found"       // the program does not exist
 	Start         Kind = "start"           // it could not be started
-	Exit          Kind = "exit"            // it exited with a code that is not 0
+	Exit          Kind = "exit"            // it exited with a nonzero code
 	Signal        Kind = "signal"          // it was ended by a signal that we did not send
 	Timeout       Kind = "timeout"         // the context's deadline passed
 	Cancelled     Kind = "cancelled"       // the context was cancelled
@@ -286,7 +286,7 @@ func ended(ctx context.Context, spec *Spec, after time.Duration) *Error {
 	return e
 }
 
-// startError describes why a start failed, without repeating what the message says already.
+// startError describes why a start failed, without repeating what the message already says.
 func startError(spec *Spec, err error) *Error {
 	e := &Error{Command: spec.Command[0], Kind: Start, ExitCode: -1, Err: err}
 	if lookup, ok := errors.AsType[*exec.Error](err); ok {
@@ -317,7 +317,7 @@ func startError(spec *Spec, err error) *Error {
 	return e
 }
 
-// exists reports whether the file that the Spec names exists, in PATH or at its path.
+// exists reports whether the Spec's program exists, in PATH or at its path.
 func exists(spec *Spec) bool {
 	name := spec.Command[0]
 	if !filepath.IsAbs(name) {

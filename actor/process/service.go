@@ -11,8 +11,8 @@ import (
 	"deepwork/actor/wait"
 )
 
-// lineSize bounds the part of a line of standard error that is passed to the listener, in bytes;
-// the rest is dropped.
+// lineSize limits the part of a line of standard error that is passed to the listener, in bytes; the rest is
+// dropped.
 const lineSize = 4000
 
 // A Service is a long-lived child, in its own process group, that communicates over its standard
@@ -30,11 +30,11 @@ type Service struct {
 	err   error         // valid once done is closed
 }
 
-// Serve starts the command and returns when it runs. listen, which may be nil, is called with each
-// line of its standard error that is not blank, cut after 4,000 bytes, on a separate goroutine,
-// until Done is closed. Stdin and StdoutLimit of the Spec have no effect. The error is an *Error.
-// Every caller must call Stop. When the child ends, so does its group. On Linux it also ends when
-// this process is killed; elsewhere its standard input is closed.
+// Serve starts the command and returns when it runs. listen, which may be nil, is called with each nonblank
+// line of its standard error, cut after 4,000 bytes, on a separate goroutine, until Done is closed. Stdin and
+// StdoutLimit of the Spec have no effect. The error is an *Error. Every caller must call Stop. When the child
+// ends, so does its group. On Linux it also ends when this process is killed; elsewhere its standard input is
+// closed.
 func Serve(spec Spec, listen func(line string)) (*Service, error) {
 	spec, err := spec.withDefaults()
 	if err != nil {
@@ -60,7 +60,7 @@ func Serve(spec Spec, listen func(line string)) (*Service, error) {
 	lines.cut = true
 	child.read(child.pipes[2], io.MultiWriter(stderr, lines))
 	s := &Service{Stdin: child.pipes[0], Stdout: out, spec: spec, child: child, done: make(chan struct{})}
-	go func() { // until the child ends
+	go func() { // runs until the child ends
 		<-child.Exited()
 		child.Close()
 		lines.End()
@@ -121,12 +121,12 @@ func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.file.Read(p)
 	if err != nil {
 		w.end()
-		err = io.EOF // also if it was closed in the meantime
+		err = io.EOF // also if it was closed meanwhile
 	}
 	return n, err
 }
 
-// Close implements io.Closer. Closing twice isn't an error.
+// Close implements io.Closer. Closing twice is not an error.
 func (w *watched) Close() error {
 	w.end()
 	w.file.Close()

@@ -10,7 +10,7 @@ import (
 // A logHandler adds trace_id to records.
 type logHandler struct{ slog.Handler }
 
-// LogHandler returns a handler that adds trace_id, the trace of the context, to each record that has one.
+// LogHandler returns a handler that adds trace_id, the context's trace, to each record whose context has one.
 func LogHandler(h slog.Handler) slog.Handler { return logHandler{h} }
 
 // Handle implements slog.Handler.

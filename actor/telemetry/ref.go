@@ -16,10 +16,10 @@ import (
 )
 
 // A Ref names a span, its trace, and whether the trace is sampled. The zero Ref names nothing; a Ref without
-// a span names just the trace.
+// a span names only the trace.
 type Ref = trace.SpanContext
 
-// Parse reads a traceparent. It returns a Ref without a trace if that is malformed.
+// Parse reads a traceparent. If that is malformed, it returns a Ref without a trace.
 func Parse(text string) Ref {
 	// version-trace-span-flags: versions after 00 may have more fields
 	if len(text) < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-' || text[:2] == "ff" ||
@@ -38,7 +38,8 @@ func Parse(text string) Ref {
 	})
 }
 
-// Derive returns the span of something in the trace of another one, by what identifies it; zero if that is in no trace.
+// Derive returns a span in the trace of another one, with an id derived from identity. It returns the zero
+// Ref if the other one is in no trace.
 func Derive(of Ref, identity ...string) Ref {
 	if !of.HasTraceID() {
 		return Ref{}
@@ -58,7 +59,7 @@ func newID() (id trace.SpanID) {
 	return id
 }
 
-// Under returns a context in which what begins belongs to a span.
+// Under returns a context whose spans belong to parent.
 func Under(ctx context.Context, parent Ref) context.Context {
 	if !On() || !parent.HasTraceID() {
 		return ctx
@@ -66,8 +67,8 @@ func Under(ctx context.Context, parent Ref) context.Context {
 	return trace.ContextWithSpanContext(ctx, parent)
 }
 
-// Parent returns what something that begins now, and may outlive this process, belongs to: the caller's span, or a new
-// trace. It is zero if nothing is exported.
+// Parent returns the span to which something that begins now, and may outlive this process, belongs: the
+// caller's span, or a new trace. It is zero if nothing is exported.
 func Parent(ctx context.Context) Ref {
 	s := current.Load()
 	if s == nil {
@@ -89,7 +90,7 @@ func Parent(ctx context.Context) Ref {
 	return newTrace()
 }
 
-// Own returns the span that started this process, by its environment, or zero.
+// Own returns the span that started this process, according to its environment, or zero.
 func Own() Ref {
 	if s := current.Load(); s != nil {
 		return s.parent
@@ -97,21 +98,22 @@ func Own() Ref {
 	return Ref{}
 }
 
-// A Call is a call in progress. Only what ends in the same process may be in its span.
+// A Call is a call in progress. Its span may contain only what ends in the same process.
 type Call struct {
-	noop.Span // but for SpanContext
+	noop.Span // everything except SpanContext
 
 	began time.Time
 	id    trace.SpanID
 
 	mu     sync.Mutex
-	parent Ref  // zero until it is known
-	fixed  bool // the parent stays: the caller has said it, or something is in the call
-	parts  bool // something may be in the span of the call
+	parent Ref  // zero until known
+	fixed  bool // keep the parent: the caller gave it, or something already belongs to the call
+	parts  bool // something may belong to the call's span
 	about  Ref
 }
 
-// Begin returns a context for a call that comes from a span, which may be zero. c is nil if nothing is exported.
+// Begin returns a context for a call that comes from a span, which may be zero. c is nil if nothing is
+// exported.
 func Begin(ctx context.Context, from Ref) (of context.Context, c *Call) {
 	if !On() {
 		return ctx, nil
@@ -124,7 +126,7 @@ func Begin(ctx context.Context, from Ref) (of context.Context, c *Call) {
 	return trace.ContextWithSpan(ctx, c), c
 }
 
-// SpanContext implements trace.Span, for logs: it has the trace of the call, once that is known.
+// SpanContext implements trace.Span, for logs: it has the trace of the call, once known.
 func (c *Call) SpanContext() Ref {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,15 +151,15 @@ func (c *Call) span() Ref {
 	return c.outer().WithSpanID(c.id)
 }
 
-// HasParts reports whether something may have been exported that is in the span of the call.
+// HasParts reports whether something that belongs to the call's span may have been exported.
 func (c *Call) HasParts() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.parts
 }
 
-// About returns a context whose log records and spans refer to a span. If ctx is of a call whose caller has
-// not said where it belongs, that span is its parent.
+// About returns a context whose log records and spans refer to a span. If ctx belongs to a call whose caller
+// gave no parent, that span becomes its parent.
 func About(ctx context.Context, what Ref) context.Context {
 	c, ok := trace.SpanFromContext(ctx).(*Call)
 	if !ok {
@@ -176,14 +178,15 @@ func About(ctx context.Context, what Ref) context.Context {
 	return ctx
 }
 
-// Finish exports the span of the call, with a link to what it is about if that is in another trace. c may be nil.
+// Finish exports the span of the call, with a link to what the call is about if that is in another trace. c
+// may be nil.
 func (c *Call) Finish(name, fault string, attributes ...attribute.KeyValue) {
 	if c == nil || !Taken() {
 		return
 	}
 
 	own, with := c.span(), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
-	c.mu.Lock() // what the call was asked for may still go on
+	c.mu.Lock() // work that the call began may still go on
 	defer c.mu.Unlock()
 	if c.about.IsValid() && c.about.TraceID() != own.TraceID() {
 		with = append(with, trace.WithLinks(trace.Link{SpanContext: c.about}))
@@ -199,7 +202,7 @@ func (c *Call) Finish(name, fault string, attributes ...attribute.KeyValue) {
 	}, with...)
 }
 
-// Current returns the span that encloses the work of this process alone, or zero.
+// Current returns the span that encloses work only within this process, or zero.
 func Current(ctx context.Context) Ref {
 	if !On() {
 		return Ref{}
@@ -210,7 +213,8 @@ func Current(ctx context.Context) Ref {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// Within exports a span of this process alone, which has ended now, in what the context is in.
+// Within exports a span that began at a time, ends now, and lies within this process only, in the context's
+// span.
 func Within(ctx context.Context, name, fault string, began time.Time, attributes ...attribute.KeyValue) {
 	if in := Current(ctx); in.HasTraceID() {
 		Export(Span{

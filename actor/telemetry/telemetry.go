@@ -1,10 +1,10 @@
-// Package telemetry exports spans by OTLP over HTTP, if that is set up. Without, everything here does nothing and
-// allocates nothing.
+// Package telemetry exports spans by OTLP over HTTP, if that is set up. Otherwise everything here does
+// nothing and allocates nothing.
 //
-// A span is exported once, when it has ended, by whichever process ends it. What outlives a process has an id that is
-// derived from its own (Derive), and stores only the place in a trace that it has from its beginning, as a traceparent.
-// So any process can end it, and one that repeats what another one may have exported before it was killed repeats
-// the same span.
+// A span is exported once, when it has ended, by the process that ends it. A span that outlives a process has
+// an id derived from what it describes (Derive), and stores only the place in a trace where it began, as a
+// traceparent. So any process can end it, and a process that exports again what a killed one may have
+// exported repeats the same span.
 //
 // To use it, know these: Ref, Span, Call; Parent and Current of a context.
 package telemetry
@@ -39,19 +39,19 @@ import (
 type Options struct {
 	Endpoint string // the URL of a receiver, without /v1/traces and /v1/metrics; "" means that of the environment
 	Content  bool   // see Content
-	Service  string // its name, if the environment does not name it
+	Service  string // the process's name, unless the environment has one
 	Version  string
-	Logger   *slog.Logger // gets at most one warning per minute while the receiver does not take what is sent
+	Logger   *slog.Logger // gets at most one warning per minute while the receiver does not accept data
 }
 
-// names reports whether a receiver is named for a signal, TRACES or METRICS, and nothing turns that off.
+// names reports whether a receiver is named for a signal, TRACES or METRICS, and not turned off.
 func (o Options) names(signal string) bool {
 	named := cmp.Or(o.Endpoint, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv(secret+signal+"_ENDPOINT"))
 	return named != "" && os.Getenv("OTEL_"+signal+"_EXPORTER") != "none" &&
 		!strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true")
 }
 
-// report has the library report to the logger, without the values that it was given: some are keys.
+// report makes the library report to the logger, without the values that it was given, since some are keys.
 func (o Options) report() {
 	f := &faults{logger: o.Logger}
 	otel.SetErrorHandler(f)
@@ -60,43 +60,43 @@ func (o Options) report() {
 	}, funcr.Options{Verbosity: 1, RenderArgsHook: func([]any) []any { return nil }}))
 }
 
-// resource describes this process to a receiver. The environment comes last, so that it wins; what it has
-// that cannot be read is ignored.
+// resource describes this process to a receiver. The environment comes last and takes precedence; its
+// unreadable values are ignored.
 func (o Options) resource(more ...attribute.KeyValue) *resource.Resource {
 	own := resource.NewSchemaless(
 		append(more, attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))...)
-	all, _ := resource.Merge(own, resource.Environment()) // fails for two schemas only, and ours has none
+	all, _ := resource.Merge(own, resource.Environment()) // fails only for two schemas, and ours has none
 	return all
 }
 
-// A service is what Start has made.
+// A service is the result of Start.
 type service struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 	content  bool
-	endpoint string       // of Options
-	parent   Ref          // of what this process begins for nobody else
-	waiting  atomic.Int64 // spans
+	endpoint string       // from Options
+	parent   Ref          // parent of what this process begins on its own behalf
+	waiting  atomic.Int64 // number of spans
 }
 
 var current atomic.Pointer[service] // nil means off
 
 const (
-	// batchDelay is the longest wait of a span until it is sent: a kill loses what waits.
+	// batchDelay is how long a span waits at most before it is sent: a kill loses waiting spans.
 	batchDelay = 200 * time.Millisecond
-	// sending bounds one request, with its repetitions.
+	// sending limits one request, including its repetitions.
 	sending = 10 * time.Second
 	// retryPause is the pause before a request is repeated.
 	retryPause = time.Second
-	// queued is the number of spans that wait at most, or are being sent; others are dropped.
+	// queued is the maximum number of spans that wait or are being sent; others are dropped.
 	queued = 2048 // the library's queue is longer, since several callers may count at once
-	// flushing bounds the wait for the receiver when the process ends.
+	// flushing limits the wait for the receiver when the process ends.
 	flushing = time.Second
 )
 
-// Start has this process export its spans, if the options or the environment name a receiver. The returned function
-// sends what waits, for a second at most. It is nil if nothing has changed: none is named, or spans are
-// exported already.
+// Start makes this process export its spans, if the options or the environment name a receiver. The returned
+// function sends waiting spans, for at most a second. It is nil if nothing has changed: no receiver is named,
+// or spans are exported already.
 func Start(o Options) (stop func()) {
 	if On() || !o.names("TRACES") {
 		return nil
@@ -139,19 +139,19 @@ func Start(o Options) (stop func()) {
 // On reports whether spans are exported.
 func On() bool { return current.Load() != nil }
 
-// Taken reports whether a span that ends now would be kept until it is sent: not if nothing is exported, and
-// not while as many wait as may, since the receiver is away or slow.
+// Taken reports whether a span that ends now would be kept until it is sent. It would not be if nothing is
+// exported, or while the queue is full because the receiver is away or slow.
 func Taken() bool {
 	s := current.Load()
 	return s != nil && s.waiting.Load() < queued
 }
 
-// A retryingExporter exporter tries again while the receiver is away, so that what ends meanwhile waits, and
-// counts what waits down.
+// A retryingExporter retries while the receiver is away, so that spans that end meanwhile wait, and counts
+// down the waiting ones.
 type retryingExporter struct {
 	sdk.SpanExporter
 	waiting *atomic.Int64
-	end     <-chan struct{} // closed when the process ends: then it tries once more
+	end     <-chan struct{} // closed when the process ends: then there is one last try
 }
 
 // ExportSpans implements sdk.SpanExporter.
@@ -165,7 +165,7 @@ func (p retryingExporter) ExportSpans(ctx context.Context, all []sdk.ReadOnlySpa
 
 		otel.Handle(err)
 		if wait.Until(ctx, retryPause, p.end) != nil {
-			return nil // it was reported
+			return nil // already reported
 		}
 	}
 }
@@ -179,7 +179,7 @@ func Content() bool {
 // faults logs errors of the exporters of this process, at most one per minute.
 type faults struct {
 	logger *slog.Logger
-	next   atomic.Int64 // when the next one may be logged, in nanoseconds since 1970
+	next   atomic.Int64 // when the next error may be logged, in nanoseconds since 1970
 }
 
 // Handle implements otel.ErrorHandler.
@@ -190,7 +190,7 @@ func (f *faults) Handle(err error) {
 	}
 }
 
-// contextIDs gives spans the ids that their context has.
+// contextIDs gives spans the ids in their context.
 type contextIDs struct{}
 
 type spanRefKey struct{}
@@ -207,17 +207,18 @@ func (w contextIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID
 	return id
 }
 
-// A Span is one that has ended.
+// A Span is a span that has ended.
 type Span struct {
 	Name       string
 	Ref        Ref // its own
-	Parent     Ref // of the same trace; one without a span means that it is the root
+	Parent     Ref // in the same trace; without a span it means that this is the root
 	Start, End time.Time
 	Error      string // a code, never a text; "" means that it ended well
 	Attributes []attribute.KeyValue
 }
 
-// Export sends a span, soon, if it is Taken. It never blocks. Nothing is sent of a trace that is not sampled.
+// Export queues a span for sending if it is Taken. It never blocks. It sends nothing if the trace is not
+// sampled.
 func Export(span Span, more ...trace.SpanStartOption) {
 	s := current.Load()
 	if s == nil || !Taken() || !span.Ref.IsValid() || !span.Ref.IsSampled() {
@@ -235,7 +236,7 @@ func Export(span Span, more ...trace.SpanStartOption) {
 		open.SetAttributes(attribute.String("error.type", span.Error))
 	}
 	if span.End.Before(span.Start) {
-		span.End = span.Start // by the clock of another machine
+		span.End = span.Start // the start is by another machine's clock
 	}
 	if open.IsRecording() {
 		s.waiting.Add(1)
@@ -243,7 +244,7 @@ func Export(span Span, more ...trace.SpanStartOption) {
 	open.End(trace.WithTimestamp(span.End))
 }
 
-// Environment returns the variables by which a process that does the work of a span continues its trace.
+// Environment returns the variables with which a process that does the work of a span continues its trace.
 func Environment(of Ref) []string {
 	if !On() || !of.IsValid() {
 		return nil
@@ -251,11 +252,11 @@ func Environment(of Ref) []string {
 	return []string{"TRACEPARENT=" + Text(of)}
 }
 
-// secret is what the names of variables begin with that may have a key of the receiver.
+// secret is the prefix of the names of variables that may contain a key of the receiver.
 const secret = "OTEL_EXPORTER_OTLP_"
 
-// Secrets returns the names of the variables that may have a key of the receiver, as this process was started
-// with them.
+// Secrets returns the names of the variables that may contain a key of the receiver, as they were when this
+// process started.
 var Secrets = sync.OnceValue(func() (names []string) {
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, secret) {
@@ -265,7 +266,8 @@ var Secrets = sync.OnceValue(func() (names []string) {
 	return slices.Clip(names)
 })
 
-// WithReceiver returns changes of an environment, as process.With takes them, that keep the variables of the receiver.
+// WithReceiver returns changes of an environment, in the form of process.With, that keep the receiver's
+// variables.
 func WithReceiver(changes []string) []string {
 	kept := slices.DeleteFunc(slices.Clone(changes), func(c string) bool { return strings.HasPrefix(c, secret) })
 	if s := current.Load(); s != nil && s.endpoint != "" {
@@ -274,7 +276,8 @@ func WithReceiver(changes []string) []string {
 	return kept
 }
 
-// Received returns the place in a trace that a request comes from, by its own field or else by the header of HTTP.
+// Received returns the place in a trace from which a request comes, according to its own field or else the
+// HTTP header.
 func Received(meta map[string]any, header http.Header) Ref {
 	text, _ := meta["traceparent"].(string)
 	return Parse(cmp.Or(text, header.Get("Traceparent")))

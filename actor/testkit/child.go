@@ -20,12 +20,12 @@ const (
 	parentEnv = "TESTKIT_PARENT"
 )
 
-// patience bounds the waits for other processes, also on a busy machine.
+// patience limits the waits for other processes, even on a busy machine.
 const patience = time.Minute
 
-// Spawn starts this binary again, in a child of a test, with entries added to its environment, and
-// returns once the new process has called Attend. It shares the pipes of this process. If away is
-// set it leaves the session and the process group.
+// Spawn starts this binary again, in a child of a test, with entries added to its environment, and returns
+// once the new process has called Attend. It shares the pipes of this process. If away is set, it leaves the
+// session and the process group.
 func Spawn(away bool, env ...string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
@@ -62,7 +62,7 @@ func Attend() (hub net.Conn) {
 	return hub
 }
 
-var open []net.Conn // protected from the garbage collector
+var open []net.Conn // keeps them from the garbage collector
 
 // Forever blocks in a way that the runtime does not report as a deadlock.
 func Forever() {
@@ -101,8 +101,8 @@ type Visitor struct {
 	t   testing.TB
 }
 
-// Next waits until a process has reported. It returns nil if h is closed, or, with a
-// failure of the test, if none does.
+// Next waits until a process has reported. It returns nil if h is closed; if no process reports in time, it
+// also fails the test.
 func (h *Hub) Next() *Visitor {
 	h.SetDeadline(time.Now().Add(patience))
 	c, err := h.Accept()
@@ -165,7 +165,7 @@ func Start(t testing.TB, env ...string) *Child {
 	t.Cleanup(func() {
 		c.Process.Kill()
 		c.Wait()
-	}) // errors: it may have ended before
+	}) // it may have ended before
 	return c
 }
 

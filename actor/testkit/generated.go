@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Generated checks that a page is what a test makes of the program, from a heading on; what is above is
-// written by hand. With update it writes that part. renew is the command that does so.
+// Generated checks that a page, from a heading on, is what a test generates from the program; the part above
+// it is written by hand. With update it writes that part. renew is the command that does so.
 func Generated(t *testing.T, file, heading, want string, update bool, renew string) {
 	t.Helper()
 	data := string(Get(os.ReadFile(file)).Must(t))

@@ -11,14 +11,14 @@ import (
 // A Page is a Markdown file for people: README.md at the top of the module, a page of the documentation, or one for
 // contributors.
 type Page struct {
-	Path string // from the top of the module, with slashes
+	Path string // relative to the top of the module, with slashes
 	Text string
 }
 
-// Docs is the folder of the documentation for users, from the top of the module.
+// Docs is the folder of the documentation for users, relative to the top of the module.
 const Docs = "cmd/deepwork/docs/"
 
-// Pages returns README.md of the module, whose folder is root, and then the other pages in lexical order.
+// Pages returns README.md of the module, whose folder is root, followed by the other pages in lexical order.
 func Pages(t *testing.T, root string) []Page {
 	t.Helper()
 	var pages []Page

@@ -8,22 +8,22 @@ import (
 	"testing"
 )
 
-// clearedEnv says that the process was started by a test whose surroundings are cleared: what it has is meant.
+// clearedEnv marks a process started by a test with a cleared environment: what it has is intended.
 const clearedEnv = "TESTKIT_CLEARED"
 
-// foreign are the prefixes of variables with which the person who runs the tests sets up programs for themselves.
+// foreign are the prefixes of variables with which people set up programs for themselves.
 var foreign = []string{
 	"DEEPWORK_", "GIT_", "OTEL_", "CLAUDE", "CODEX_", "OPENCODE", "PG", "EDITOR=", "VISUAL=", "PAGER=", "NO_COLOR=",
 	"CLICOLOR", "SSH_ASKPASS=", "TRACEPARENT=",
 }
 
-// kept are the prefixes of those that tests are run with.
+// kept are the prefixes of variables with which tests are run.
 var kept = []string{
 	"DEEPWORK_TEST_", "DEEPWORK_FIGURES=", "DEEPWORK_CRASH_ROUNDS=", "GIT_EXEC_PATH=", "GIT_SSL_", "PGTEST_",
 }
 
-// Only what go test has started has flags of tests. A test's program that is run under another name, as an agent or a
-// server, has the surroundings that it was given.
+// Only programs that go test has started have test flags. A test program that runs under another name, as an
+// agent or a server, keeps the environment that it was given.
 func init() {
 	flagged := slices.ContainsFunc(os.Args[1:], func(arg string) bool { return strings.HasPrefix(arg, "-test.") })
 	if testing.Testing() && flagged && os.Getenv(clearedEnv) == "" {
@@ -31,9 +31,9 @@ func init() {
 	}
 }
 
-// clearSurroundings removes from the environment of a test what the person who runs it has set up for themselves: the
-// configs of deepwork and git, and the variables of these and of agents. The tests of a package that need
-// some set them.
+// clearSurroundings removes from a test's environment what the person who runs it has set up for themselves:
+// the configs of deepwork and git, and the variables of these and of agents. Tests that need some of that set
+// it.
 func clearSurroundings() {
 	has := func(prefixes []string, variable string) bool {
 		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(variable, prefix) })

@@ -32,21 +32,21 @@ type Result[T any] struct {
 	err   error
 }
 
-// Get takes what a call returns: testkit.Get(os.ReadFile(name)).Must(t) is the file's text.
+// Get takes the results of a call: testkit.Get(os.ReadFile(name)).Must(t) is the file's text.
 func Get[T any](value T, err error) Result[T] { return Result[T]{value, err} }
 
-// Must returns the value, or ends the test if the call has returned an error.
+// Must returns the value, or ends the test if the call returned an error.
 func (r Result[T]) Must(t testing.TB) T {
 	t.Helper()
 	Must(t, r.err)
 	return r.value
 }
 
-// Err returns the error of a call whose value does not count.
+// Err returns the error of a call whose value is not needed.
 func (r Result[T]) Err() error { return r.err }
 
-// Equal fails the test if two values are not equal. What they are, if it is given, is a format and its
-// arguments, as in the functions below.
+// Equal fails the test if two values are not equal. what, if given, is a format and its arguments that
+// describe the values, as in the functions below.
 func Equal[T comparable](t testing.TB, got, want T, what ...any) {
 	t.Helper()
 	if got != want {
@@ -54,7 +54,7 @@ func Equal[T comparable](t testing.TB, got, want T, what ...any) {
 	}
 }
 
-// Same fails the test if two values differ at any depth. An empty list or map is the same as none.
+// Same fails the test if two values differ at any depth. Empty lists and maps equal nil ones.
 func Same[T any](t testing.TB, got, want T, what ...any) {
 	t.Helper()
 	a, b := reflect.ValueOf(got), reflect.ValueOf(want)
@@ -70,7 +70,7 @@ func Contains(t testing.TB, text, want string, what ...any) {
 	ContainsAll(t, text, []string{want}, what...)
 }
 
-// ContainsAll fails the test for each text of several that another one does not contain.
+// ContainsAll fails the test for each of several texts that a text does not contain.
 func ContainsAll(t testing.TB, text string, wants []string, what ...any) {
 	t.Helper()
 	for _, want := range wants {
@@ -80,7 +80,7 @@ func ContainsAll(t testing.TB, text string, wants []string, what ...any) {
 	}
 }
 
-// Lacks fails the test for each text of several that another one contains.
+// Lacks fails the test for each of several texts that a text contains.
 func Lacks(t testing.TB, text string, bad []string, what ...any) {
 	t.Helper()
 	for _, b := range bad {
@@ -90,7 +90,7 @@ func Lacks(t testing.TB, text string, bad []string, what ...any) {
 	}
 }
 
-// Fails fails the test if there is no error, or one that does not say want.
+// Fails fails the test if there is no error, or if the error does not contain want.
 func Fails(t testing.TB, err error, want string, what ...any) {
 	t.Helper()
 	if err == nil {
@@ -100,7 +100,7 @@ func Fails(t testing.TB, err error, want string, what ...any) {
 	}
 }
 
-// FailsWith fails the test if err is not the error want, in the sense of errors.Is.
+// FailsWith fails the test if err is not want, as reported by errors.Is.
 func FailsWith(t testing.TB, err, want error, what ...any) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -116,7 +116,7 @@ func Works(t testing.TB, err error, what ...any) {
 	}
 }
 
-// True fails the test if what must hold does not. The message says what is wrong then.
+// True fails the test if holds is false. The message says what is wrong in that case.
 func True(t testing.TB, holds bool, format string, args ...any) {
 	t.Helper()
 	if !holds {
@@ -124,7 +124,7 @@ func True(t testing.TB, holds bool, format string, args ...any) {
 	}
 }
 
-// Need is True for what the rest of the test needs: it ends the test.
+// Need is True for conditions that the rest of the test needs: it ends the test.
 func Need(t testing.TB, holds bool, format string, args ...any) {
 	t.Helper()
 	if !holds {
@@ -132,7 +132,7 @@ func Need(t testing.TB, holds bool, format string, args ...any) {
 	}
 }
 
-// about is the beginning of a message.
+// about returns the beginning of a message.
 func about(what []any) string {
 	if len(what) == 0 {
 		return ""
@@ -140,7 +140,7 @@ func about(what []any) string {
 	return fmt.Sprintf(what[0].(string), what[1:]...) + ": "
 }
 
-// different says how values differ: field by field if they have some.
+// different says how values differ, field by field if they have fields.
 func different(got, want any) string {
 	switch reflect.Indirect(reflect.ValueOf(want)).Kind() {
 	case reflect.Struct, reflect.Slice, reflect.Map, reflect.Array:
@@ -149,7 +149,7 @@ func different(got, want any) string {
 	return fmt.Sprintf("got %#v, want %#v", got, want)
 }
 
-// Eventually polls until problem returns "", more slowly the longer that takes. After three minutes it ends the test.
+// Eventually polls until problem returns "", at growing intervals. After three minutes it ends the test.
 func Eventually(t testing.TB, problem func() string) {
 	t.Helper()
 	pause := 2 * time.Millisecond
@@ -198,7 +198,7 @@ func WriteAll(t testing.TB, root string, files map[string]string) {
 	}
 }
 
-// Golden compares a text with that of a file, which it writes first if update is set.
+// Golden compares a text with a file's content, which it first writes if update is set.
 func Golden(t testing.TB, file, got string, update bool) {
 	t.Helper()
 	if update {
@@ -221,7 +221,7 @@ func Golden(t testing.TB, file, got string, update bool) {
 	t.Fatalf("%s:%d (go test -update rewrites it):\n got  %s\n want %s", file, line+1, g[line], w[line])
 }
 
-// Git runs git in dir as TryGit does. It must succeed.
+// Git runs git in dir like TryGit. It must succeed.
 func Git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	out, err := TryGit(dir, args...)
@@ -229,8 +229,8 @@ func Git(t testing.TB, dir string, args ...string) string {
 	return out
 }
 
-// TryGit runs git in dir, with an author, and returns its output without the last
-// line break. GIT_DIR and GIT_INDEX_FILE do not reach it.
+// TryGit runs git in dir, with an author, and returns its output without the last line break. It does not
+// pass on GIT_DIR and GIT_INDEX_FILE.
 func TryGit(dir string, args ...string) (string, error) {
 	set := []string{"-c", "user.name=Tester", "-c", "user.email=tester@example.com", "-c", "init.defaultBranch=main",
 		"-c", "init.templateDir=", "-c", "maintenance.auto=false", "-c", "protocol.file.allow=always"}
@@ -248,7 +248,7 @@ func TryGit(dir string, args ...string) (string, error) {
 	return strings.TrimRight(string(out), "\n"), err
 }
 
-// Age makes a config of git, if it exists, look old. The program reads a new one before each command.
+// Age makes a git config, if it exists, look old. The program reads a new one before each command.
 func Age(config string) {
 	old := time.Now().Add(-time.Hour)
 	os.Chtimes(config, old, old)

@@ -1,5 +1,5 @@
-// Package wait provides ways to wait: For sleeps, Done and Group wait for others, a Backoff spaces
-// retries, a Signal wakes a goroutine. Every wait ends with its context.
+// Package wait provides ways to wait: For sleeps, Done and Group wait for others, a Backoff spaces out
+// retries, and a Signal wakes a goroutine. Every wait ends with its context.
 package wait
 
 import (
@@ -14,7 +14,7 @@ import (
 // has ended already.
 func For(ctx context.Context, d time.Duration) error { return Until(ctx, d, nil) }
 
-// Until is For that also returns when early, which may be nil, is closed or receives.
+// Until is like For but also returns when early, which may be nil, is closed or receives.
 func Until(ctx context.Context, d time.Duration, early <-chan struct{}) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -36,8 +36,8 @@ func Until(ctx context.Context, d time.Duration, early <-chan struct{}) error {
 	}
 }
 
-// Done waits until a channel is closed and returns nil, even if ctx has ended by then; or until ctx
-// ends, and returns context.Cause(ctx).
+// Done waits until a channel is closed and returns nil, even if ctx has ended by then. If ctx ends first, it
+// returns context.Cause(ctx).
 func Done(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -53,10 +53,10 @@ func Done(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Group waits for a group of goroutines as Done does for a channel. After an error it
-// leaves a goroutine behind that ends with the group.
+// Group waits for a group of goroutines as Done does for a channel. After an error, one goroutine is left
+// that ends with the group.
 func Group(ctx context.Context, group *sync.WaitGroup) error {
-	done := make(chan struct{}) // closed when all have ended
+	done := make(chan struct{}) // closed when all goroutines have ended
 	go func() {
 		group.Wait()
 		close(done)
@@ -64,13 +64,13 @@ func Group(ctx context.Context, group *sync.WaitGroup) error {
 	return Done(ctx, done)
 }
 
-// A Backoff spaces retries: each pause is twice the previous one, from Min up to Max, and each is
-// shortened by a random part of up to half, so that callers that failed together do not retry
-// together. It is for one goroutine.
+// A Backoff spaces out retries: each pause is twice the previous one, from Min up to Max. A random part of up
+// to half is cut off each, so that callers that failed together do not retry together. It is for one
+// goroutine.
 type Backoff struct {
 	Min, Max time.Duration
 
-	pause time.Duration // the last one, before it was shortened; zero means none yet
+	pause time.Duration // the last pause, before shortening; zero means none yet
 }
 
 // Next returns the next pause.

@@ -1,4 +1,5 @@
-// Package telemetrytest has a receiver of OTLP over HTTP for tests, and what a program does that continues a trace.
+// Package telemetrytest has a receiver of OTLP over HTTP for tests, and does what a program that continues a
+// trace does.
 package telemetrytest
 
 import (
@@ -19,7 +20,7 @@ import (
 	"deepwork/actor/telemetry"
 )
 
-// A Span is one that was received. Ids are hexadecimal.
+// A Span is a received span. Ids are hexadecimal.
 type Span struct {
 	Name, Trace, ID, Parent string
 	Start, End              time.Time
@@ -30,10 +31,10 @@ type Span struct {
 
 // A Receiver keeps what it receives.
 type Receiver struct {
-	URL string // of OTLP, without the path
+	URL string // of the OTLP endpoint, without the path
 
 	mu    sync.Mutex
-	spans map[string]Span // by id: what is sent again replaces what was there
+	spans map[string]Span // by id; a span that is sent again replaces the earlier one
 	raw   bytes.Buffer
 }
 
@@ -98,7 +99,7 @@ func valueOf(v *commonpb.AnyValue) any {
 	return v.String()
 }
 
-// Spans returns what was received, by id.
+// Spans returns the received spans, by id.
 func (r *Receiver) Spans() map[string]Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +124,7 @@ func (r *Receiver) Raw() []byte {
 	return bytes.Clone(r.raw.Bytes())
 }
 
-// Send sends a span as an agent does that continues the trace of its environment, a traceparent.
+// Send sends a span like an agent that continues the trace in its environment, a traceparent.
 func Send(ctx context.Context, url, traceparent, name string) error {
 	parent := telemetry.Parse(traceparent)
 	if !parent.IsValid() {
