@@ -23,7 +23,7 @@ type Code string
 // The codes of an Error.
 const (
 	NotStarted     Code = "not_started"     // the reviewer could not be started
-	Crashed        Code = "crashed"         // it exited with another code than 0 or by a signal, or reports failure
+	Crashed        Code = "crashed"         // it exited with a nonzero code or by a signal, or reports failure
 	TimedOut       Code = "timed_out"       // it did not end in time
 	Flooded        Code = "flooded"         // its output was too large
 	Cancelled      Code = "cancelled"       // the verdict is no longer needed, or the server stops
@@ -33,18 +33,18 @@ const (
 	ContentChanged Code = "content_changed" // the files have changed since they were submitted
 )
 
-// An Error reports a review without a verdict. It neither passes nor fails a step: the try is
-// void (DESIGN "Reviews").
+// An Error reports a review without a verdict. Such a review neither passes nor fails a step: the try is void
+// (DESIGN "Reviews").
 type Error struct {
 	Code   Code
 	Review string // names the review in the message
-	What   string // what is wrong, the end of a sentence
+	What   string // what is wrong, as the end of a sentence
 	Tail   string // the last lines of its output, at most 20 and 2,000 bytes
 	From   string // where the reviewer is set; "" means where it was when the session began
 	Err    error  // the cause, for the log; may be nil
 }
 
-// tailSize and tailLines bound Error.Tail.
+// tailSize and tailLines limit Error.Tail.
 const (
 	tailSize  = 2000 // bytes
 	tailLines = 20
@@ -62,8 +62,8 @@ func lastLines(s string) string {
 	return s[at+1:]
 }
 
-// Error is written for the agent that made the call: what went wrong, the last lines, that the
-// try does not count, and what to do.
+// Error returns a message for the agent that made the call: what went wrong, the last lines, that the try
+// does not count, and what to do.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The quality review of %s gave no verdict: %s.", e.Review, e.What)

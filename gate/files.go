@@ -23,8 +23,8 @@ var (
 	ErrNotRegular = errors.New("it is not a regular file")
 )
 
-// Locate returns the path of a submitted file with its symlinks resolved; root must be resolved.
-// With ErrNotRegular it returns what the path names.
+// Locate returns the path of a submitted file with its symlinks resolved; root must already be resolved. With
+// ErrNotRegular it also returns what the path leads to.
 func Locate(root, path string) (real string, info fs.FileInfo, err error) {
 	if path == "" {
 		return "", nil, fs.ErrNotExist
@@ -46,9 +46,9 @@ func Locate(root, path string) (real string, info fs.FileInfo, err error) {
 	return real, info, err
 }
 
-// FilesIn returns the regular files in a submitted folder and in those below it, sorted, by their paths below the
-// submitted one; real is the folder with symlinks resolved. Links in it are left out. More files than
-// most are an error.
+// FilesIn returns the regular files in a submitted folder and the folders below it, sorted, by their paths
+// below the submitted one. real is the folder with symlinks resolved. Links inside are left out. More files
+// than most are an error.
 func FilesIn(real, path string, most int) (files []string, err error) {
 	err = filepath.WalkDir(real, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -67,8 +67,8 @@ func FilesIn(real, path string, most int) (files []string, err error) {
 	return files, err
 }
 
-// direct returns the regular file at a path below root, or nil if there is a link or anything else on the way. It
-// saves most calls the look at each folder above root.
+// direct returns the regular file at a path below root, or nil if a link or anything else is on the way. It
+// saves most calls from examining each folder above root.
 func direct(root, full string) (info fs.FileInfo) {
 	rel, err := filepath.Rel(root, full)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -115,8 +115,8 @@ func HashFiles(ctx context.Context, root string, paths []string) (map[string]str
 	return hashes, nil
 }
 
-// maxHashed is the largest output that a review can be about, in bytes: reading it takes seconds,
-// and a prepared sparse file may claim any size.
+// maxHashed is the maximum size in bytes of an output under review: reading it takes seconds, and a prepared
+// sparse file may claim any size.
 const maxHashed = 4 << 30
 
 // hashFile hashes one file, unless ctx ends first; root must be resolved.
@@ -154,8 +154,8 @@ func (f *openedFile) copyTo(ctx context.Context, w io.Writer, buf []byte) (strin
 
 // openFile opens a submitted file for reading; root must be resolved.
 func openFile(root, path string) (*openedFile, error) {
-	// Checked before the file is opened, since opening a device can have effects, and
-	// again by OpenRegular, since another file may have the name by then.
+	// Check before the file is opened, since opening a device can have effects. OpenRegular checks again,
+	// since another file may have the name by then.
 	real, _, err := Locate(root, path)
 	if err != nil {
 		return nil, plain(err)
@@ -170,7 +170,7 @@ func openFile(root, path string) (*openedFile, error) {
 	return &openedFile{File: f, size: info.Size(), own: isOwnPath(root, real)}, nil
 }
 
-// ReadFile reads a submitted file of at most so many bytes.
+// ReadFile reads a submitted file of at most most bytes.
 func ReadFile(root, path string, most int64) ([]byte, error) {
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"deepwork/actor/xslices"
 )
 
-// A Gate runs reviews in a pool of bounded size that all sessions share in turns. Its methods may
+// A Gate runs reviews in a pool of limited size. All sessions share the pool and take turns. Its methods may
 // be called from any goroutine.
 type Gate struct {
 	options Options
@@ -25,14 +25,14 @@ type Gate struct {
 	wg      sync.WaitGroup // the dispatcher, the batches and the reviews
 	wake    wait.Signal    // there may be a review to start
 
-	// A lock, not messages: session actors call Run and must not wait for anything, not even for a
-	// dispatcher that reads the settings.
+	// This is a lock instead of messages because session actors call Run, which must not wait for anything,
+	// not even a dispatcher that reads the settings.
 	mu      sync.Mutex
 	closed  bool
 	queue   queue
 	running map[*review]struct{}
-	open    map[*batch]struct{} // with undelivered verdicts
-	stats   Stats               // Running and Queued are set by Gate.Stats
+	open    map[*batch]struct{} // batches with undelivered verdicts
+	stats   Stats               // Gate.Stats sets Running and Queued
 }
 
 // Stats describes the load of a Gate.
@@ -40,14 +40,14 @@ type Stats struct {
 	Running  int // reviews that are running
 	Queued   int // reviews that are waiting
 	Done     int // reviews that ended with a verdict, since Open
-	Passed   int // reviews that ended with the verdict that the work passes
-	Failed   int // reviews that ended without one, cancelled ones included
-	Capacity int // how many may run at once, as last read; 0 before the first review
+	Passed   int // reviews whose verdict was that the work passes
+	Failed   int // reviews that ended without a verdict, including cancelled ones
+	Capacity int // maximum number of concurrent reviews, as last read; 0 before the first review
 }
 
 // A batch is the tasks of one Run.
 type batch struct {
-	ctx     context.Context // ends with the caller's, when the gate closes, and when all is delivered
+	ctx     context.Context // ends with the caller's context, when the gate closes, and when all is delivered
 	cancel  context.CancelCauseFunc
 	session string
 	sub     Submission
@@ -81,14 +81,14 @@ func Open(o Options) *Gate {
 	return g
 }
 
-// Run queues the planned tasks of a step's submission. each is called once for every task, as its
-// review ends: from a goroutine of the gate, one call at a time for this Run; it may take its time,
-// but must not call Close. When ctx ends, waiting reviews are dropped and running ones are killed
-// with their process groups; each is still called with a Verdict for every task, with an Error of
-// code Cancelled. session is the key by which sessions take turns.
+// Run queues the planned tasks of a step's submission. each is called once for every task, when its review
+// ends, on a goroutine of the gate, one call at a time for this Run; it may block for long, but must not call
+// Close. When ctx ends, waiting reviews are dropped and running ones are killed with their process groups;
+// each is still called for every task, with a Verdict whose Error has the code Cancelled. session is the key
+// by which sessions take turns.
 //
-// Run does not block. It returns an error, and never calls each, if the gate is closed (ErrClosed)
-// or its queue is full (ErrBusy).
+// Run does not block. It returns an error, and never calls each, if the gate is closed (ErrClosed) or its
+// queue is full (ErrBusy).
 func (g *Gate) Run(ctx context.Context, session string, s Submission, tasks []Task, each func(Verdict)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -196,7 +196,7 @@ func (g *Gate) dispatch() {
 	}
 }
 
-// next removes a review from the queue, if another may run.
+// next removes a review from the queue if another one may run.
 func (g *Gate) next(capacity int) *review {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -212,8 +212,8 @@ func (g *Gate) next(capacity int) *review {
 	return r
 }
 
-// ended counts a review, makes room for the next and delivers its verdict: the caller of Run may
-// take its time, and may panic.
+// ended counts a review, makes room for the next one and delivers its verdict. Run's caller may block for
+// long, and may panic.
 func (g *Gate) ended(r *review, v Verdict) {
 	g.mu.Lock()
 	if delete(g.running, r); v.Err == nil {

@@ -26,12 +26,12 @@ type prompt struct {
 	stdin  []byte // the goal, the outputs and the notes
 }
 
-// systemLimit bounds a system prompt, in bytes: it is an argument of a command line. A longer one
-// is written to the standard input.
+// systemLimit limits a system prompt, in bytes, since it is an argument of a command line. A longer one is
+// written to standard input.
 const systemLimit = 20_000
 
-// newNonce returns 16 random hex digits. The author of the outputs cannot know them, so nothing in
-// a file passes for a marker.
+// newNonce returns 16 random hex digits. The author of the outputs cannot know them, so nothing in a file can
+// be mistaken for a marker.
 func newNonce() string {
 	var b [8]byte
 	rand.Read(b[:]) // never fails
@@ -52,9 +52,9 @@ type builder struct {
 	given  []given
 }
 
-// build builds the prompt of one task. Each inlined file is read once; check then compares what was
-// read with the hashes. If apart is true, task, criteria and guidance go into the system prompt,
-// apart from the author's text.
+// build builds the prompt of one task. Each inlined file is read once; check later compares what was read
+// with the hashes. If apart is true, task, criteria and guidance go into the system prompt, separate from the
+// author's text.
 func (b *builder) build(ctx context.Context, apart bool) (prompt, error) {
 	var p prompt
 	if brief := b.brief(); !apart {
@@ -98,7 +98,7 @@ func (b *builder) build(ctx context.Context, apart bool) (prompt, error) {
 	return p, nil
 }
 
-// What every reviewer reads, also a subagent of the author.
+// What every reviewer reads, including a subagent of the author.
 const (
 	reviewerRole = "You review the work of another agent. You did not do it, and you owe it nothing: judge what is " +
 		"there.\n\n"
@@ -219,10 +219,10 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-// plainName is code for a list of names: those with unusual characters alone are marked.
+// plainName is code for lists of names: it marks only names with unusual characters.
 func plainName(s string) string { return strings.Trim(code(s), "`") }
 
-// inlineLimit is the size of the largest file that is inlined, in bytes.
+// inlineLimit is the maximum size of an inlined file, in bytes.
 const inlineLimit = 4 << 20
 
 // errChanged reports a file that has changed since it was submitted.
@@ -278,8 +278,8 @@ func (b *builder) outputs(ctx context.Context) error {
 	return nil
 }
 
-// makeRoom makes the prompt large enough for all files at once: growing it file by
-// file takes several times as long as reading them.
+// makeRoom makes the prompt large enough for all files at once: growing it file by file takes several times
+// as long as reading them.
 func (b *builder) makeRoom(files []File) {
 	room := 4 << 10
 	for _, f := range files {
@@ -349,7 +349,7 @@ func (b *builder) check(ctx context.Context) error {
 	return nil
 }
 
-// name writes the path of a file that is not inlined, and the reason.
+// name writes the path of a file that is not inlined, and the reason for that.
 func (b *builder) name(f File, shown bool, text string) {
 	if !shown {
 		b.write("- output `", f.Output, "`: ", code(f.Path), ", ", text, "\n")

@@ -45,8 +45,8 @@ func (g *Gate) review(ctx context.Context, r *review, s Settings) Verdict {
 	return v
 }
 
-// judge runs a reviewer and reads its verdict. The content is compared before and after, since a
-// verdict is only for what was submitted.
+// judge runs a reviewer and reads its verdict. It compares the content before and after, since a verdict
+// applies only to what was submitted.
 func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Error) {
 	t := &r.task
 	if ctx.Err() != nil {
@@ -101,7 +101,7 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 	return got, nil
 }
 
-// root returns where a reviewer runs.
+// root returns the folder in which a reviewer runs.
 func (g *Gate) root(r *review) string { return filepath.Join(g.options.Root, r.batch.sub.Root) }
 
 // fail returns the error of a review.
@@ -143,7 +143,7 @@ func (g *Gate) run(ctx context.Context, r *review, s Settings, p prompt) (proces
 		StderrLimit: stderrLimit,
 		Grace:       grace,
 	})
-	if e, failed := errors.AsType[*process.Error](err); s.Ended != nil && (!failed || e.After > 0) { // it ran
+	if e, failed := errors.AsType[*process.Error](err); s.Ended != nil && (!failed || e.After > 0) { // the reviewer ran
 		if err := s.Ended(result.Stdout); err != nil && ctx.Err() == nil {
 			return none, t.fail(Crashed,
 				fmt.Sprintf("the reviewer `%s` ended, and what it used could not be recorded: %v", s.Reviewer(), err),
@@ -185,7 +185,7 @@ func (s Settings) read(result process.Result, t *Task) (*reading, *Error) {
 	return got, nil
 }
 
-// argv is the command line of a reviewer. claude gets the job's text as its system prompt and the
+// argv returns the command line of a reviewer. claude gets the job's text as its system prompt and the
 // author's text as its input (DESIGN "Reviews").
 func (s Settings) argv(p prompt, t *Task) []string {
 	if !s.Claude {
@@ -201,17 +201,17 @@ func (s Settings) argv(p prompt, t *Task) []string {
 		"-p", "--"}
 }
 
-// maxArgument is the longest task, in bytes, that is passed as an argument: Linux allows 128 KiB.
+// maxArgument is the maximum length in bytes of a task that is passed as an argument: Linux allows 128 KiB.
 const maxArgument = 120_000
 
-// Environment is the server's own, without its secrets and what binds a program to the conversation in which the
-// server was started, and ReviewEnv.
+// Environment returns the server's environment plus ReviewEnv, without its secrets and without variables that
+// bind a program to the conversation in which the server was started.
 func Environment(root string, secrets []string) []string {
 	return append(process.Without(os.Environ(), append(secrets, config.ConversationEnv...)...), ReviewEnv+"=1",
 		"PWD="+root)
 }
 
-// explain describes for people the failure of a reviewer that did not exit with 0.
+// explain describes for people how a reviewer with a nonzero exit code failed.
 func explain(e *process.Error, s Settings, limit time.Duration) (Code, string) {
 	name := s.Reviewer()
 	after := e.After.Round(time.Millisecond)
@@ -257,31 +257,30 @@ func (t *Task) name() string {
 	return fmt.Sprintf("'%s'", t.RunEach)
 }
 
-// Settings configures reviews. They are read again for each review, so that an edited config
-// applies to reviews that have not started (DESIGN "Configuration").
+// Settings configures reviews. They are read again for each review, so that an edited config applies to
+// reviews that have not started (DESIGN "Configuration").
 type Settings struct {
-	// Command is any reviewer: a program and its arguments, which reads the whole task from its
-	// standard input and writes a verdict as JSON. If it is nil, and Claude is false, there is no
-	// external runner.
+	// Command is any reviewer: a program and its arguments. It reads the whole task from its standard input
+	// and writes a verdict as JSON. If it is nil, and Claude is false, there is no external runner.
 	Command []string
 	// Program is the path of Command's program; "" means the one in PATH.
 	Program string
-	// Name is what messages and verdicts call Command; "" means its words.
+	// Name is the name of Command in messages and verdicts; "" means its words.
 	Name string
-	// Argument passes the task as the last argument of Command, not by its standard input.
+	// Argument passes the task as the last argument of Command instead of its standard input.
 	Argument bool
-	// Env has variables that Command gets as well, as KEY=value.
+	// Env has additional variables for Command, as KEY=value.
 	Env []string
-	// Answer returns the reviewer's answer in what it wrote to its standard output. nil means all of that.
+	// Answer returns the reviewer's answer, given what it wrote to its standard output. nil means all of
+	// that.
 	Answer func(stdout []byte) []byte
-	// Ended is called when the reviewer's process has ended, however it did, with what it wrote to its standard
-	// output, before its verdict counts. Its error voids the review. nil means nothing.
+	// Ended is called whenever the reviewer's process has ended, with what it wrote to its standard output,
+	// before its verdict counts. An error makes the review void. nil means no call.
 	Ended func(stdout []byte) error
-	// From says where the reviewer is set, such as a file: it is asked when a review has no verdict. nil means where
-	// it was set when the session began.
+	// From says where the reviewer is set, such as a file. It is called if a review has no verdict. nil means
+	// where it was set when the session began.
 	From func() string
-	// Allowed is called right before the reviewer starts; its error says why it must not. nil allows
-	// it.
+	// Allowed is called right before the reviewer starts; an error says why it must not start. nil allows it.
 	Allowed func() error
 	// Secrets are the environment variables withheld from the reviewer.
 	Secrets []string
@@ -289,13 +288,12 @@ type Settings struct {
 	Claude bool
 	// ClaudeCommand is the program that Claude runs; default "claude".
 	ClaudeCommand string
-	// Timeout bounds one review; 0 means 120 s for up to five files and 30 s more for each further
-	// one.
+	// Timeout limits one review; 0 means 120 s for up to five files, and 30 s more for each further file.
 	Timeout time.Duration
 	// MaxConcurrent is the number of concurrent reviews; less than 1 means 1.
 	MaxConcurrent int
-	// MaxInlineFiles is the number of files up to which they are inlined; if there are more, only
-	// paths are given (seed 000, 001.1.7). 0 inlines none.
+	// MaxInlineFiles is the maximum number of files that are inlined; if there are more, only paths are given
+	// (seed 000, 001.1.7). 0 inlines none.
 	MaxInlineFiles int
 }
 
@@ -329,24 +327,23 @@ func (s Settings) timeout(n int) time.Duration {
 
 // Options configures a Gate.
 type Options struct {
-	// Root is the project root, absolute: where reviewers run.
+	// Root is the absolute path of the project root, where reviewers run.
 	Root string
-	// Logger gets an entry for each review that ends; nil discards them.
+	// Logger gets an entry for each review that ends; nil discards it.
 	Logger *slog.Logger
-	// Settings is called before each review, by one goroutine at a time. While it
-	// blocks, no review starts; Run does not wait for it.
+	// Settings is called before each review, by one goroutine at a time. While it blocks, no review starts,
+	// but Run does not wait for it.
 	Settings func() Settings
 }
 
-// queueLimit is the number of reviews that may wait. A submission that arrives when none waits is
-// accepted regardless of its size.
+// queueLimit is how many reviews may wait. If none waits, a submission of any size is accepted.
 const queueLimit = 1000
 
-// grace is the time a reviewer has to end after it is cancelled or times out, before it is killed.
+// grace is how long a reviewer may take to end after it was cancelled or has timed out, before it is killed.
 const grace = time.Second
 
-// Bounds of a reviewer's output: a verdict is a few kilobytes, and what claude prints around it not
-// much more.
+// The limits of a reviewer's output: a verdict is a few kilobytes, and claude does not print much more around
+// it.
 const (
 	stdoutLimit = 4 << 20
 	stderrLimit = process.DefaultStderrLimit

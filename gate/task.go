@@ -26,8 +26,8 @@ type File struct {
 	Text   *string // nil for a file
 }
 
-// A Task is one judgement: one review of a step, or one file of a review whose
-// run_each names an output. It is immutable.
+// A Task is one judgement: one review of a step, or one file of a review whose run_each names an output. It
+// is immutable.
 type Task struct {
 	// Key is stable within a step and its definition: the review's index, its run_each and the
 	// target file.
@@ -37,22 +37,22 @@ type Task struct {
 	Target   *string
 	Criteria []job.Criteria
 	Guidance *string
-	Brief    bool     // the reviewer is not given the common information
-	Files    []File   // to be read, in order
-	Others   []string // outputs with their files that are named and not judged
-	Account  bool     // the author's account of the work is judged, too
+	Brief    bool     // the reviewer does not get the common information
+	Files    []File   // to read, in order
+	Others   []string // outputs, with their files, that are named but not judged
+	Account  bool     // the author's account of the work is also judged
 	// Digest is the hex SHA-256 of everything that a verdict depends on: criteria, guidance, the
 	// step's description, each file's output, path and content, and the names in Others. A verdict is
 	// valid for this digest only. The author's notes are included only if they are the account that is judged.
 	Digest string
-	// Do is run in the pool in place of a reviewer; its error is the verdict's. nil means a reviewer.
+	// Do runs in the pool in place of a reviewer; its error is the verdict's. nil means a reviewer runs.
 	Do func(context.Context) error
 }
 
-// Plan returns the reviews of a submission by reviewers, in the author's order: one task for a review
-// of the whole step, of a text, or of all files of an output together, else one for each file of an output. An
-// output that was not submitted has no review. hash has the hex SHA-256 of each submitted path, as HashFiles returns
-// it. Plan is pure.
+// Plan returns the tasks for a submission's reviews by reviewers, in the author's order: one for a review of
+// the whole step, of a text, or of all files of an output together, and otherwise one for each file of an
+// output. An output that was not submitted has no review. hash has the hex SHA-256 of each submitted path, as
+// HashFiles returns it. Plan is pure.
 func Plan(s Submission, hash map[string]string) []Task {
 	var tasks []Task
 	for i := range s.Step.Reviews {
@@ -78,7 +78,7 @@ func Plan(s Submission, hash map[string]string) []Task {
 	return tasks
 }
 
-// due reports whether a reviewer has something to judge: what the review is about was submitted.
+// due reports whether a reviewer has something to judge, because what the review is about was submitted.
 func (s *Submission) due(r *job.Review) bool {
 	o, _ := s.output(r.RunEach)
 	return !r.ByHuman && (s.whole(r) || o.Text != nil || len(o.Paths) > 0)
@@ -89,13 +89,13 @@ func (s *Submission) whole(r *job.Review) bool {
 	return r.RunEach == "step" || s.Step.Output(r.RunEach) == nil
 }
 
-// Due returns the reviews of a submission by reviewers, without those of outputs that were not submitted.
+// Due returns a submission's reviews by reviewers, except those of outputs that were not submitted.
 func Due(s Submission) []job.Review {
 	return slices.DeleteFunc(slices.Clone(s.Step.Reviews), func(r job.Review) bool { return !s.due(&r) })
 }
 
-// PlanHuman returns the reviews of a submission by people, one task for each. Unlike Plan's, they're due whatever was
-// submitted, and each is about all outputs, so that a person sees the whole.
+// PlanHuman returns one task for each of a submission's reviews by people. Unlike Plan's, they are due
+// whatever was submitted, and each covers all outputs, so that a person sees the whole.
 func PlanHuman(s Submission, hash map[string]string) (tasks []Task) {
 	for i := range s.Step.Reviews {
 		if s.Step.Reviews[i].ByHuman {
@@ -113,7 +113,7 @@ func allFiles(s *Submission, hash map[string]string) []File {
 	return files
 }
 
-// files returns what an output consists of.
+// files returns the files, or the text, of an output.
 func (o *Output) files(hash map[string]string) (files []File) {
 	for _, p := range o.Paths {
 		files = append(files, File{Output: o.Name, Path: p, SHA256: hash[p]})
@@ -125,7 +125,7 @@ func (o *Output) files(hash map[string]string) (files []File) {
 	return files
 }
 
-// maxOthers limits the paths of another output that a reviewer is given, in characters.
+// maxOthers limits the paths of another output that a reviewer gets, in characters.
 const maxOthers = 2000
 
 func plan(s *Submission, i int, target *string, files []File) Task {
@@ -155,7 +155,7 @@ func plan(s *Submission, i int, target *string, files []File) Task {
 	return t
 }
 
-// digest hashes each text after its length, so that no two tasks give the same bytes.
+// digest hashes each text after its length, so that different tasks never hash the same bytes.
 func digest(s *Submission, t *Task) string {
 	h := sha256.New()
 	put := func(text string) {
@@ -194,19 +194,19 @@ func digest(s *Submission, t *Task) string {
 // An Output is the submission for one declared output.
 type Output struct {
 	Name  string
-	Paths []string // as submitted, relative to the project root; of a folder, the files in it
+	Paths []string // as submitted, relative to the project root; for a folder, the files in it
 	Text  *string  // nil means paths
 }
 
-// An Input is the value of a declared input. It is for reference: it is neither judged nor a part of what a
-// verdict is given for (Task.Digest).
+// An Input is the value of a declared input, for reference only: it is neither judged nor part of what a
+// verdict applies to (Task.Digest).
 type Input struct {
 	Name        string
 	Description string
 	FromStep    string   // that made it; "" if the workflow was started with it
-	Text        *string  // nil if it is files
+	Text        *string  // nil means files
 	Paths       []string // as submitted, relative to the project root
-	Omitted     int      // further paths, or bytes of the text, that are left out
+	Omitted     int      // number of further paths, or bytes of the text, that are left out
 }
 
 // A Submission is the outputs of a step, submitted for review.
@@ -219,8 +219,8 @@ type Submission struct {
 	Root      string // where its files are, relative to the root of the settings; "" means there
 	Inputs    []Input
 	Outputs   []Output  // in the author's order
-	Notes     string    // the author's; may be empty
-	Reviewer  *Reviewer // instead of that of the settings; nil means that one
+	Notes     string    // the author's notes; may be empty
+	Reviewer  *Reviewer // replaces the one in the settings; nil keeps that
 }
 
 // A Reviewer is an external runner; see Settings for its fields.
@@ -243,7 +243,7 @@ func (s *Submission) common() string {
 		"What the job's author tells each step of the workflow. It is background, not your task.", s.Job.CommonInfo)
 }
 
-// writeInputs writes the inputs under a heading of their own: texts quoted, files as paths.
+// writeInputs writes the inputs under their own heading: texts quoted, files as paths.
 func (s *Submission) writeInputs(b *strings.Builder) {
 	if len(s.Inputs) == 0 {
 		return
@@ -278,7 +278,7 @@ func (s *Submission) writeInputs(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// output returns what was submitted for an output; ok reports whether anything was.
+// output returns the submission for an output; ok reports whether there is one.
 func (s *Submission) output(name string) (o Output, ok bool) {
 	for _, o := range s.Outputs {
 		if o.Name == name {

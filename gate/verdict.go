@@ -56,9 +56,9 @@ func parseVerdict(out []byte, criteria []job.Criteria) (*reading, error) {
 	return nil, &misreading{TwoVerdicts, fmt.Sprintf("its answer holds %d verdicts", len(found))}
 }
 
-// readObject reads an object that may be a verdict, an envelope with one in it, or neither: then it
-// returns nil. whole reports whether it is certainly intended as one, and is not an object that
-// happens to have feedback.
+// readObject reads an object that may be a verdict, an envelope that contains one, or neither; then it
+// returns nil. whole reports whether the object is certainly intended as a verdict, and does not just happen
+// to have feedback.
 func readObject(object []byte) (r *reading, whole bool, err error) {
 	fields, err := members(object)
 	if err != nil {
@@ -79,7 +79,7 @@ func readObject(object []byte) (r *reading, whole bool, err error) {
 		r, err = readVerdict(fields)
 		return r, true, err
 	case has("result") && json.Unmarshal(fields["result"], &result) == nil:
-		// Another program's envelope, or an object that is not a verdict.
+		// It is another program's envelope, or not a verdict.
 		r, err = parseVerdict([]byte(result), nil)
 		if m, ok := errors.AsType[*misreading](err); ok && m.code == NoVerdict {
 			return nil, false, nil
@@ -93,8 +93,8 @@ func readObject(object []byte) (r *reading, whole bool, err error) {
 	return nil, false, nil
 }
 
-// readEnvelope reads claude's output: the verdict is in structured_output, possibly repeated in
-// result, or it is in result alone.
+// readEnvelope reads claude's output. The verdict is in structured_output, perhaps repeated in result, or
+// only in result.
 func readEnvelope(fields map[string]json.RawMessage) (*reading, error) {
 	var result, subtype string
 	var failed bool
@@ -195,12 +195,12 @@ func read(fields map[string]json.RawMessage, name, wants string, to any, at ...s
 	return nil
 }
 
-// ours are the members that make a verdict.
+// ours are the members of a verdict.
 var ours = []string{"passed", "feedback", "criteria_results", "criterion", "structured_output", "result",
 	"is_error", "type"}
 
-// members returns the members of an object. A repeated member of a verdict is an error: the last
-// one is not simply taken.
+// members returns the members of an object. A repeated member of a verdict is an error: the last one does not
+// simply win.
 func members(object []byte) (map[string]json.RawMessage, error) {
 	fields := make(map[string]json.RawMessage)
 	for m, err := range jsontext.Members(object) {
@@ -219,11 +219,11 @@ func members(object []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// objects yields each JSON object of a text that is not inside another.
+// objects yields each JSON object in a text that is not inside another one.
 func objects(text []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		// Text that begins like an object but is not one is parsed once; nested a thousand times it
-		// would be parsed a thousand times.
+		// Text that only looks like an object is parsed once; if nested a thousand times, it would be parsed
+		// a thousand times.
 		budget := 8*int64(len(text)) + 1<<20
 		for {
 			i := bytes.IndexByte(text, '{')
@@ -265,8 +265,8 @@ func objects(text []byte) iter.Seq2[[]byte, error] {
 	}
 }
 
-// declaredName returns the name of the criterion that a reviewer refers to, by name or question,
-// ignoring case and blanks if no name is exactly that.
+// declaredName returns the name of the criterion to which a reviewer refers, by name or question. It ignores
+// case and white space if no name matches exactly.
 func declaredName(said string, criteria []job.Criteria) string {
 	i := slices.IndexFunc(criteria, func(c job.Criteria) bool { return c.Name == said })
 	said = oneLine(said)
@@ -284,7 +284,7 @@ func declaredName(said string, criteria []job.Criteria) string {
 	return criteria[i].Name
 }
 
-// clean prepares a reviewer's text to be stored and shown.
+// clean prepares a reviewer's text for storing and showing.
 func clean(s string, limit int) string {
 	return jsontext.Clip(strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")), limit)
 }
@@ -299,18 +299,18 @@ type Verdict struct {
 	// StartedAt is when the review left the queue, EndedAt when its verdict was received; both UTC.
 	// They are equal if it was cancelled while it waited.
 	StartedAt, EndedAt time.Time
-	// Err, an *Error, means that there's no verdict: the try is void.
+	// Err, an *Error, means that there is no verdict, and the try is void.
 	Err error
 }
 
 // A CriterionResult is the verdict on one criterion.
 type CriterionResult struct {
-	Criterion string // its name, as in the job if the reviewer refers to one of those
+	Criterion string // its name; if it is one of the job's, exactly as there
 	Passed    bool
 	Feedback  *string // at most 4,000 characters
 }
 
-// Bounds of a stored verdict, in characters.
+// The limits of a stored verdict, in characters.
 const (
 	feedbackLimit  = 20_000
 	criterionLimit = 4_000
@@ -323,8 +323,8 @@ type reading struct {
 	criteria []CriterionResult
 }
 
-// explain adds the feedback of the criteria to a failing verdict without feedback: the author sees
-// only the feedback.
+// explain adds the criteria's feedback to a failing verdict without feedback, since the author sees only the
+// feedback.
 func (r *reading) explain() {
 	if r.passed || r.feedback != "" {
 		return
@@ -385,8 +385,8 @@ func (r *reading) check(criteria []job.Criteria) *misreading {
 	return nil
 }
 
-// schemaLimit bounds the verdict's schema, in bytes: it is an argument of a
-// command line, which Windows bounds to 32,767 characters in total.
+// schemaLimit limits the verdict's schema, in bytes. It is an argument of a command line, which Windows
+// limits to 32,767 characters in total.
 const schemaLimit = 4000
 
 // verdictSchema returns the JSON Schema of the verdict. It lists the criteria's names, so that the
@@ -410,6 +410,6 @@ func verdictSchema(criteria []job.Criteria) string {
 	}
 
 	var b bytes.Buffer
-	_ = json.Compact(&b, fmt.Appendf(nil, frame, enum)) // both are valid
+	_ = json.Compact(&b, fmt.Appendf(nil, frame, enum)) // both are valid JSON
 	return b.String()
 }
