@@ -8,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -58,6 +60,9 @@ func refPart(s string) string {
 	}
 	return strings.ToValidUTF8(out, "")
 }
+
+// patience bounds a command of git.
+const patience = 30 * time.Second
 
 // A Tree is a folder that may be a git work tree, or lie in one. Its methods run git, at most half a minute
 // per run.
@@ -229,22 +234,15 @@ func (t Tree) Switchable(ctx context.Context) error {
 			"lose track of that commit: git switch BRANCH first, or set git.branch to create", commit)
 	}
 
-	out, err := t.git(ctx, git.Command{
-		Args:   []string{"status", "--porcelain", "--untracked-files=no"},
-		Config: []string{"core.quotePath=false"},
-	})
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	changed, _, err := git.Changes(ctx, git.Command{Dir: t.Root, Filters: true}, "no")
 	if err != nil {
 		return err
 	}
-
-	var files []string
-	for line := range strings.Lines(out) {
-		line = strings.TrimRight(line, "\n")
-		if len(files) == 20 {
-			files = append(files, "…")
-			break
-		}
-		files = append(files, strings.TrimSpace(line[min(3, len(line)):]))
+	files := slices.Concat(slices.Collect(maps.Values(changed))...)
+	if slices.Sort(files); len(files) > 20 {
+		files = append(files[:20], "…")
 	}
 	if files != nil {
 		return &DirtyError{files}
@@ -259,7 +257,7 @@ func (t Tree) run(ctx context.Context, args ...string) (string, error) {
 }
 
 func (t Tree) git(ctx context.Context, c git.Command) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	c.Dir, c.Filters = t.Root, true // the user has approved git.branch
 	if c.Args[0] == "branch" || c.Args[0] == "switch" {

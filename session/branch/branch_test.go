@@ -109,7 +109,7 @@ func TestField06_OperationsInProgress(t *testing.T) {
 		"am":          {[]string{"format-patch -q -1 other", "am -q 0001-other.patch"}, "git am is in progress"},
 		"detached":    {[]string{"switch -q --detach"}, "detached HEAD"},
 		"a tag":       {[]string{"tag v1", "checkout -q v1"}, "detached HEAD"},
-		"changes":     {[]string{"mv file größe"}, "uncommitted changes: file -> größe"},
+		"changes":     {[]string{"mv file größe"}, "uncommitted changes: file, größe"},
 		"nothing":     {},
 	} {
 		t.Run(state, func(t *testing.T) {
@@ -151,4 +151,20 @@ func TestField06_OperationsInProgress(t *testing.T) {
 			testkit.Equal(t, head(), before)
 		})
 	}
+}
+
+// A file that git shows as modified right after a checkout is no change.
+func TestAFileModifiedByItsCheckoutIsNoChange(t *testing.T) {
+	dir := t.TempDir()
+	testkit.Git(t, dir, "init", "-q")
+	file := filepath.Join(dir, "sub", "w.bat")
+	testkit.Write(t, file, "x\r\n")
+	testkit.Git(t, dir, "add", ".")
+	testkit.Git(t, dir, "commit", "-q", "-m", "one")
+	testkit.Write(t, filepath.Join(dir, ".git", "info", "attributes"), "*.bat text eol=crlf\n")
+	testkit.Age(file)
+	testkit.Equal(t, testkit.Git(t, dir, "status", "--porcelain"), " M sub/w.bat")
+	testkit.Works(t, Tree{Root: filepath.Join(dir, "sub")}.Switchable(t.Context()))
+	testkit.Write(t, file, "y\r\n")
+	testkit.Fails(t, Tree{Root: dir}.Switchable(t.Context()), "sub/w.bat")
 }

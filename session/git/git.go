@@ -14,6 +14,7 @@
 //   - Environ, Bound: the environment without the variables that point to another repository.
 //   - Error, ExitCode, Said, NotFetched: why git failed, with the remedy in situations that are known.
 //   - Signing, CheckFilters: which programs of the repository do not run for a signature, or a file.
+//   - Changes: what git status has, without what a checkout alone makes differ.
 //   - Check: the version of git; TopLevel, CheckBranch: what else a prepared folder may lead astray.
 //   - InProgress: the merge or the like that a work tree is in the middle of.
 //   - Identity: what identifies a repository on every machine.

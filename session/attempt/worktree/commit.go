@@ -36,7 +36,7 @@ func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
 // Tree.Copy). During a merge this completes it. It refuses a repository that was made inside the worktree: a
 // commit would keep only the id of that repository's commit.
 func (b *view) commitAll(ctx context.Context, message string, merging bool) error {
-	loose, err := b.changedFiles(ctx, "all")
+	loose, same, err := git.Changes(ctx, b.call(), "all")
 	if err != nil {
 		return err
 	}
@@ -52,12 +52,21 @@ func (b *view) commitAll(ctx context.Context, message string, merging bool) erro
 	}
 
 	ctx = context.WithoutCancel(ctx)
-	others := []string{"add", "--all", "--sparse", "--", ":/"}
+	tracked := []string{":/"}
+	for _, name := range same {
+		tracked = append(tracked, ":(exclude,top,literal)"+name)
+	}
+	others := tracked
 	for _, name := range b.Copy {
 		others = append(others, ":(exclude,top,literal)"+filepath.ToSlash(filepath.Join(b.Folder, name)))
 	}
-	for _, args := range [][]string{{"add", "--update", "--sparse", "--", ":/"}, others} {
-		if _, err := git.Output(ctx, b.asUser(args...)); err != nil {
+	for _, add := range []struct {
+		which string
+		files []string
+	}{{"--update", tracked}, {"--all", others}} {
+		c := b.asUser("add", add.which, "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
+		c.Stdin = []byte(strings.Join(add.files, "\x00"))
+		if _, err := git.Output(ctx, c); err != nil {
 			return err
 		}
 	}

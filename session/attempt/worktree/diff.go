@@ -95,7 +95,10 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 		return "", err
 	}
 
-	loose, err := v.changedFiles(ctx, "all")
+	loose, same, err := git.Changes(ctx, v.call(), "all")
+	if err == nil {
+		err = assumeUnchanged(ctx, c, same)
+	}
 	if err != nil || len(loose[untracked]) == 0 {
 		return index, err
 	}
@@ -120,6 +123,17 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	c.Args, c.Stdin = []string{"update-index", "-z", "--index-info"}, []byte(add.String())
 	_, err = git.Output(ctx, c)
 	return index, err
+}
+
+// assumeUnchanged has git commands with the index of c take files for unchanged.
+func assumeUnchanged(ctx context.Context, c git.Command, files []string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	c.Args = []string{"update-index", "--assume-unchanged", "-z", "--stdin"}
+	c.Stdin = []byte(strings.Join(files, "\x00") + "\x00")
+	_, err := git.Output(ctx, c)
+	return err
 }
 
 func readable(path string) bool {

@@ -407,6 +407,10 @@ func (b *view) replay(ctx context.Context) (now string, err error) {
 	if err == nil {
 		return commitOf(ctx, b.call(), "HEAD")
 	}
+	// git rebase, unlike git merge, refuses to work beside them
+	if _, same, look := git.Changes(ctx, b.call(), "no"); look == nil && len(same) > 0 && b.operation() == "" {
+		return "", &ConflictError{Files: same}
+	}
 	err = b.dirty(said, err)
 	if files, look := b.unmerged(ctx); look == nil && len(files)+len(conflictMessages(out)) > 0 {
 		id, _ := commitOf(ctx, b.call(), "REBASE_HEAD")

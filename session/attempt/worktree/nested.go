@@ -250,9 +250,12 @@ func (s *source) submodule(ctx context.Context, name string, known []string) (n 
 		return out
 	}
 	n.gitDir = filepath.FromSlash(run("rev-parse", "--absolute-git-dir"))
-	dirt := run("status", "--porcelain", "--untracked-files=all")
+	var dirt map[string][]string
+	if err == nil {
+		dirt, _, err = git.Changes(ctx, gitInside(n.Path), "all")
+	}
 	remote, _, _ := strings.Cut(run("remote"), "\n")
-	if err == nil && dirt == "" {
+	if err == nil && len(dirt) == 0 {
 		err = s.unpublished(ctx, &n, gitInside(n.Path), here, known)
 	}
 	switch {
@@ -261,7 +264,7 @@ func (s *source) submodule(ctx context.Context, name string, known []string) (n 
 		return n, nil
 	case err != nil:
 		return n, err
-	case dirt != "":
+	case len(dirt) > 0:
 		n.Why, n.Discard = "has changes that are not committed",
 			fmt.Sprintf("%s reset --hard && %[1]s clean -ffd", here)
 		if remote != "" {

@@ -286,6 +286,12 @@ func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, t
 	if err := s.unhide(ctx); err != nil {
 		return "", "", err
 	}
+	if s.admin != "" && s.head != "" {
+		_, same, err := git.Changes(ctx, s.call(), "no")
+		if err = cmp.Or(err, assumeUnchanged(ctx, s.call(), same)); err != nil {
+			return "", "", err
+		}
+	}
 
 	add := s.call("add", "--all", "--sparse", "--", ".")
 	for _, name := range s.skip {

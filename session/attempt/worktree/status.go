@@ -292,19 +292,13 @@ func (e *record) checkoutsOf(ctx context.Context, branch string) (out []checkout
 func (c checkout) operation() string { return git.InProgress(c.admin) }
 
 // untracked is git's status of a file that is in no commit and not ignored.
-const untracked = "??"
+const untracked = git.Untracked
 
 // changedFiles returns the files that differ from the checked-out commit, by their two-letter git status.
 // files selects the untracked ones: all, normal (with folders), no.
 func (c checkout) changedFiles(ctx context.Context, files string) (map[string][]string, error) {
-	out, err := git.Output(ctx, c.call("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files="+files))
-	loose := map[string][]string{}
-	for _, line := range git.Fields(out) {
-		if len(line) > 3 {
-			loose[line[:2]] = append(loose[line[:2]], line[3:])
-		}
-	}
-	return loose, err
+	changed, _, err := git.Changes(ctx, c.call(), files)
+	return changed, err
 }
 
 // conflicts lists the files in loose that have conflicts.

@@ -545,3 +545,55 @@ func TestBranchForIsALegalRef(t *testing.T) {
 	}
 	testkit.True(t, len(seen) >= 25, "the same title gives the same branch again and again")
 }
+
+// Files that git shows as modified right after a checkout are no changes, neither of the user nor of the agent: work is
+// committed and merged beside them and without them, and none is kept for them.
+func TestFilesModifiedByTheirCheckout(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		repo := newRepo(t)
+		commit(t, repo, "files", "w.bat", "x\r\ny\r\n")
+		write(t, repo, ".gitattributes", "*.bat text eol=crlf\n")
+		gits(t, repo, "add .gitattributes", "commit -q -m attributes")
+		testkit.Age(filepath.Join(repo, "w.bat")) // as after a checkout in the second of the index
+		testkit.Need(t, gitIn(t, repo, "status", "--porcelain") == " M w.bat", "git does not show it as modified")
+		stored := gitIn(t, repo, "rev-parse", "main:w.bat")
+
+		k := newKeeper(t)
+		path := create(t, k, repo)
+		testkit.Age(filepath.Join(path, "w.bat"))
+		st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+		testkit.True(t, st.Loose == 0 && len(st.Changed) == 0, "%s: %+v", way, st)
+
+		write(t, path, "more.txt", "more\n", "a.txt", "changed\n")
+		diff, _, err := k.Diff(t.Context(), path, "", "main", nil, 1<<20)
+		testkit.True(t, err == nil && strings.Contains(diff, "+changed") && !strings.Contains(diff, "w.bat"),
+			"%s: %s%v", way, diff, err)
+		must(t, k.Commit(t.Context(), path, "work"))
+		if way == WayRebase {
+			write(t, repo, "meanwhile.txt", "x\n")
+			gits(t, repo, "add meanwhile.txt", "commit -q -m meanwhile")
+			// git rebase refuses to work beside it; the caller updates instead
+			refused, _ := errors.AsType[*ConflictError](notMerged(t, k, path, way))
+			testkit.Same(t, refused, &ConflictError{Files: []string{"w.bat"}})
+			testkit.Get(k.Update(t.Context(), landing(path, way))).Must(t)
+			merged(t, k, path, WayMerge)
+			continue
+		}
+		merged(t, k, path, way)
+		testkit.Equal(t, gitIn(t, repo, "rev-parse", "main:w.bat"), stored, "%s", way)
+		reads(t, repo, "w.bat", "x\r\ny\r\n", "a.txt", "changed\n", "more.txt", "more\n")
+
+		kept, _, err := k.Remove(t.Context(), attemptID, false, nil)
+		testkit.True(t, err == nil && len(kept) == 0, "%s: %+v %v", way, kept, err)
+	}
+
+	// a real change of such a file is one
+	repo, k := newRepo(t), newKeeper(t)
+	commit(t, repo, "files", "w.bat", "x\r\n", ".gitattributes", "*.bat text eol=crlf\n")
+	path := create(t, k, repo)
+	write(t, path, "w.bat", "z\r\n")
+	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Changed, []string{"w.bat"})
+	_, isDirty := errors.AsType[*DirtyError](notMerged(t, k, path, WayMerge))
+	testkit.True(t, isDirty, "it is merged without the change")
+}
