@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"deepwork/session"
@@ -38,7 +37,7 @@ var (
 	}
 	remedies = map[int]string{
 		http.StatusBadRequest:   "Go back, correct the form and send it again.",
-		http.StatusUnauthorized: "Log in and do it again: nothing was changed.",
+		http.StatusUnauthorized: "Nothing was changed.",
 		http.StatusForbidden:    "Nothing was changed.",
 		http.StatusNotFound: "It was mistyped or deleted, or belongs to another caller. Look for it on Now, on the " +
 			"board or among the jobs.",
@@ -176,23 +175,17 @@ func (h *headerOnly) Header() http.Header         { return h.head }
 func (h *headerOnly) WriteHeader(status int)      { h.status = status }
 func (h *headerOnly) Write(p []byte) (int, error) { return len(p), nil }
 
-// toLogin redirects an unknown caller to the login, and from there to the page that it asked for.
+// toLogin redirects an unknown caller to the login, and from there to the page that it asked for. An open page stays,
+// with what was typed, and says that its caller is logged out.
 func (s *Site) toLogin(w http.ResponseWriter, r *http.Request, why error) {
-	if r.Method != http.MethodGet {
-		w.Header().Set("HX-Redirect", web.Link(r, "/login"))
+	switch {
+	case r.Method != http.MethodGet:
 		s.fail(w, r, &refusal{http.StatusUnauthorized,
-			"You are not logged in, or no longer: the login was ended, or your token withdrawn."})
-		return
-	}
-	if r.Header.Get("HX-Request") == "" {
+			"You are not logged in, or no longer: the login was ended, or your token withdrawn. Log in in another " +
+				"tab, then send this again."})
+	case r.Header.Get("HX-Request") != "":
+		http.Error(w, why.Error(), http.StatusUnauthorized)
+	default:
 		http.Redirect(w, r, web.Link(r, loginURL(r.URL.RequestURI())), http.StatusSeeOther)
-		return
 	}
-
-	next := "/"
-	if from, err := url.Parse(r.Header.Get("HX-Current-URL")); err == nil {
-		next = localURL(strings.TrimPrefix(from.RequestURI(), web.Link(r, "")), next)
-	}
-	w.Header().Set("HX-Redirect", web.Link(r, loginURL(next)))
-	http.Error(w, why.Error(), http.StatusUnauthorized)
 }

@@ -58,7 +58,7 @@ func browse(t testing.TB, s *server) *tab {
 
 			if m.IsException() || m.Type == chromedp.ConsoleError &&
 				!strings.Contains(m.Text, "Failed to load resource") && !strings.Contains(m.Text, "net::ERR_") &&
-				!strings.Contains(m.Text, "htmx:sse:error") {
+				!strings.Contains(m.Text, "htmx:sse:error") && !strings.Contains(m.Text, "Failed to fetch") {
 				b.mu.Lock()
 				b.faults = append(b.faults, m.Text)
 				b.mu.Unlock()

@@ -26,29 +26,74 @@ function times(root) {
   }
 }
 
-const link = document.getElementById('link');
-function linked(yes) { if (link) link.hidden = yes; }
+// A page stays, with what was typed, whatever becomes of its server and of the login. It says so, also in dialogs, which
+// cover its header.
+const badges = { gone: document.getElementById('link'), out: document.getElementById('out') };
+const troubles = {
+  gone: 'Not connected: the server does not answer. What you type stays here; send it once the server is back.',
+  out: 'You are logged out. What you type stays here; log in in another tab, then send it.',
+};
+let trouble = '';
+function connected(now = '') {
+  if (now === trouble) return;
+  trouble = now;
+  for (const [name, badge] of Object.entries(badges)) if (badge) badge.hidden = name !== now;
+  for (const form of document.querySelectorAll('dialog form[method=post]')) {
+    form.querySelector('.trouble')?.remove();
+    if (now) form.prepend(alertOf(troubles[now], 'trouble'));
+  }
+}
+const alertOf = (text, name) => Object.assign(document.createElement('p'), { className: 'alert ' + name, role: 'alert', textContent: text });
+const lost = status => connected(status === 401 ? 'out' : 'gone');
 
-document.addEventListener('htmx:sse:after:connection', () => linked(true));
-document.addEventListener('htmx:sse:error', e => {
-  linked(false);
-  if (e.detail.status === 401) location.assign(base + 'login');
-});
-document.addEventListener('htmx:sse:close', () => linked(false));
+document.addEventListener('htmx:sse:after:connection', () => connected());
+document.addEventListener('htmx:sse:error', e => lost(e.detail.status));
+document.addEventListener('htmx:sse:close', () => lost());
 
 // The extension reconnects a stream, not one whose first request fails. News whose page could not be
 // fetched is news still.
 const again = 2000;
 for (const failed of ['htmx:error', 'htmx:response:error']) document.addEventListener(failed, e => {
-  const from = e.detail.ctx?.sourceElement;
+  const from = e.detail.ctx?.sourceElement, status = e.detail.ctx?.response?.status;
+  if (from === document.body || status === 401) lost(status);
   if (from === document.body) {
-    linked(false);
     setTimeout(() => htmx.trigger(document.body, 'follow'), again);
-  } else if (from?.id === 'main' && !(e.detail.ctx.response?.status < 500)) setTimeout(() => htmx.trigger(document.body, 'news'), again);
+  } else if (from?.id === 'main') {
+    if (!(status < 500) || status === 401 || status === 429) setTimeout(() => htmx.trigger(document.body, 'news'), again);
+  } else if (from?.matches?.('form[method=post]') && !status) notSent(from, 'The server does not answer: this was not sent, or the reply was lost. Once it is back, see whether it was done, or send it again.');
+});
+document.addEventListener('htmx:after:request', e => {
+  if (e.detail.ctx.response.status !== 401 && trouble === 'out') connected();
+});
+
+// A form that was not taken keeps what was typed.
+function notSent(form, why) {
+  const note = alertOf(why, 'unsent');
+  if (form.closest('dialog[open]')) form.prepend(note);
+  else document.getElementById('alert').replaceChildren(note);
+}
+
+// A reply that is no page, as that of a server that stops, takes no page's place. News takes nothing that was typed
+// either: a field is not changed, and a page whose news has no place for it is kept.
+const typed = field => field.value !== field.defaultValue && !['hidden', 'checkbox', 'radio', 'search'].includes(field.type);
+document.addEventListener('htmx:before:swap', e => {
+  const { ctx, tasks } = e.detail, main = tasks.find(t => t.type === 'main' && ctx.select === '#main');
+  if (!main) return;
+  const fragment = main.fragment, mine = ctx.sourceElement, fields = [...document.querySelectorAll('#main :is(textarea, input)')];
+  for (const f of fields) f.toggleAttribute('hx-morph-skip', typed(f));
+  if (!fragment.childElementCount) {
+    e.preventDefault();
+    if (mine.matches('form')) notSent(mine, ctx.text);
+  } else if (mine.id === 'main' && fields.some(f => f.id && typed(f) && !fragment.querySelector('#' + CSS.escape(f.id)))) {
+    e.preventDefault();
+    document.getElementById('alert').replaceChildren(alertOf('This page has changed, and has no field any more for what you typed. It is kept as it was: copy your text, then reload the page.', 'kept'));
+  }
 });
 document.addEventListener('htmx:after:swap', () => times(document));
 document.addEventListener('htmx:before:request', e => {
-  if (e.detail.ctx && e.detail.ctx.request.method !== 'GET') document.getElementById('alert').textContent = document.getElementById('notice').textContent = '';
+  if (!e.detail.ctx || e.detail.ctx.request.method === 'GET') return;
+  document.getElementById('alert').textContent = document.getElementById('notice').textContent = '';
+  document.querySelector('.unsent')?.remove();
 });
 
 // Entries are walked with j and k; the one that has the focus is the current one.
