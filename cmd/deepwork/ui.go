@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,9 +15,11 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/durable"
 	"deepwork/actor/process"
 	"deepwork/cmd/deepwork/docs"
 	"deepwork/session/show"
@@ -28,6 +32,7 @@ import (
 // uiFlags are the options of deepwork ui.
 type uiFlags struct {
 	port     int
+	anyPort  bool // no port was given
 	readOnly bool
 	noOpen   bool
 	log      logFlags
@@ -42,17 +47,23 @@ func (a *app) uiCommand() *cobra.Command {
 needs you, sessions, the task board, jobs, sources. In a graphical session the URL is
 opened in your browser. Other servers of the project may run at the same time, here or, with
 a shared store, elsewhere. The URL logs in one browser, once, as the person at this
-terminal, and stops working when the command ends. To look from another machine, forward the port under
-the same number: ssh -L 8765:127.0.0.1:8765 HOST deepwork ui --port 8765
+terminal, and stops working when the command ends.
 
-Outside of a project it lists your projects, and serves the pages of those you choose, too. A project
-whose folder isn't the current one: --path DIR.
+A project has a port of its own, and another one with --read-only: an open page finds its server again
+when that was restarted, and what was typed is still there. On Linux the browser stays logged in, too.
+If deepwork ui runs there already, the URL that this one prints is of that. If another program has the port,
+no other is taken: end that program, or give --port. To look from another machine, forward the port under the
+same number: ssh -L 8765:127.0.0.1:8765 HOST deepwork ui --port 8765
+
+Outside of a project it lists your projects, at any port, and serves the pages of those you choose, too. A
+project whose folder isn't the current one: --path DIR.
 
 serve --transport http has the same pages at /.`,
 		Example: `  deepwork ui
   deepwork ui --port 8765 --read-only`,
 		Args: argumentCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.anyPort = !cmd.Flags().Changed("port")
 			if f.port < 0 || f.port > 65535 {
 				return usagef(cmd, "--port %d is not a port: it is 0 to 65535", f.port)
 			}
@@ -63,7 +74,7 @@ serve --transport http has the same pages at /.`,
 		},
 	})
 	flags := cmd.Flags()
-	flags.IntVar(&f.port, "port", 0, "port to listen on (default: a free one)")
+	flags.IntVar(&f.port, "port", 0, "port to listen on; 0 is any free one (default: the project's own)")
 	flags.BoolVar(&f.readOnly, "read-only", false, "show everything and change nothing")
 	flags.BoolVar(&f.noOpen, "no-open", false, "print the URL and do not open it")
 	f.log.register(cmd, "warn")
@@ -110,29 +121,40 @@ func (a *app) ui(f uiFlags) (err error) {
 	} else if none != nil {
 		return none
 	} else {
-		var server *transport.Server
-		if server, err = u.server(root); err != nil {
-			return err
-		}
-		pages, err = server.Listen(ctx, options)
+		pages, err = u.listen(ctx, root, &options)
 	}
 	if err != nil {
 		return fmt.Errorf("serving the pages: %w", err)
 	}
-	url := strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + options.Secret
-	fmt.Fprintln(a.out, url)
-	a.err.Prose("Open this URL in a browser on this machine: it logs in one browser, once, and stops working when " +
-		"this command ends (Ctrl-C).")
-	if _, _, person := show.TerminalSize(a.rawOut); person && !f.noOpen && hasScreen(os.Getenv) {
-		if err := openInBrowser(url); err != nil {
-			fmt.Fprintf(a.err, "deepwork: could not open a browser (%v): open the URL yourself\n", err)
+	if pages == nil {
+		if err := web.AddSecret(options.LoginFile, options.Secret); err != nil {
+			return fmt.Errorf("asking the deepwork ui that runs to let a browser in: %w", err)
 		}
+		a.openPages(fmt.Sprintf("http://%s:%d", web.DefaultHost, options.Port), options.Secret, f.noOpen,
+			"These pages are served by the deepwork ui that runs already. This URL logs in one browser, once, and "+
+				"ends the login of another.")
+		return nil
 	}
 
+	a.openPages(strings.TrimSuffix(pages.URL(), "/mcp"), options.Secret, f.noOpen,
+		"Open this URL in a browser on this machine: it logs in one browser, once, and stops working when this "+
+			"command ends (Ctrl-C).")
 	if err := pages.Serve(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serving the pages: %w", err)
 	}
 	return nil
+}
+
+// openPages prints the URL that logs in at a server, says what it is, and opens it where a person sees that.
+func (a *app) openPages(server, secret string, noOpen bool, what string) {
+	url := server + "/login?secret=" + secret
+	fmt.Fprintln(a.out, url)
+	a.err.Prose(what)
+	if _, _, person := show.TerminalSize(a.rawOut); person && !noOpen && hasScreen(os.Getenv) {
+		if err := openInBrowser(url); err != nil {
+			fmt.Fprintf(a.err, "deepwork: could not open a browser (%v): open the URL yourself\n", err)
+		}
+	}
 }
 
 // needsProject reports whether a folder is not a project, and there are others to choose from.
@@ -160,6 +182,8 @@ type ui struct {
 	flags  uiFlags
 	logger *slog.Logger
 
+	serving *durable.FileLock // the pages at a port; nil if no other deepwork ui has to know
+
 	mu      sync.Mutex
 	chosen  map[string]http.Handler // the pages of projects, by their folders
 	servers []*transport.Server
@@ -185,6 +209,91 @@ func (u *ui) project(root string, callers *web.Login) (http.Handler, error) {
 	return pages, err
 }
 
+// The ports of projects: below those that systems give to connections, so that none of these has one.
+const firstPort, ports = 20000, 10000
+
+// A uiPort is where deepwork ui serves the pages of a project.
+type uiPort struct {
+	port  int
+	login string // keeps the login: see web.Options.LoginFile; "" at any free port
+}
+
+// lock is locked by the deepwork ui that serves there, from after it listens until it ends.
+func (p uiPort) lock() string { return p.login + ".lock" }
+
+// taken reports whether a deepwork ui of this user serves the same pages there. Only the user can hold the lock:
+// another program at the port is not taken for it.
+func (p uiPort) taken() bool {
+	if p.login == "" {
+		return false
+	}
+	locked, err := durable.Locked(p.lock())
+	return err == nil && locked
+}
+
+// port returns where the pages of a project are served: at the port that was given, or at the project's own. That
+// follows from the project's id, which other users do not know, so that none of them waits at it for a browser's
+// cookie. Pages of another store, and those that change nothing, have another port and other logins.
+func (u *ui) port(root string) (p uiPort, err error) {
+	folder, err := state.Find(root)
+	if err == nil {
+		err = folder.Make()
+	}
+	if err != nil {
+		return p, err
+	}
+	id, err := folder.ID()
+	if err != nil {
+		return p, err
+	}
+
+	pages := sha256.Sum256(fmt.Appendf(nil, "pages\n%s\n%q\n%q\n%t", id, u.store, u.app.project, u.flags.readOnly))
+	p.port = u.flags.port
+	if u.flags.anyPort {
+		p.port = firstPort + int(binary.BigEndian.Uint32(pages[:])%ports)
+	}
+	if p.port == 0 {
+		return p, nil
+	}
+	p.login = filepath.Join(folder.Pages(), fmt.Sprintf("%d-%x", p.port, pages[4:8]))
+	return p, durable.Disk{}.MakeFolder(folder.Pages(), 0o700)
+}
+
+// listen opens a project and its port. It returns no pages if another deepwork ui serves them at that port already.
+func (u *ui) listen(ctx context.Context, root string, o *web.Options) (*web.Server, error) {
+	at, err := u.port(root)
+	if err != nil {
+		return nil, err
+	}
+	o.Port, o.LoginFile = at.port, at.login
+	if at.taken() {
+		return nil, nil
+	}
+
+	server, err := u.server(root)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := server.Listen(ctx, *o)
+	if err != nil && at.taken() { // it has begun meanwhile
+		return nil, nil
+	}
+	if err != nil && u.flags.anyPort {
+		err = fmt.Errorf("port %d is this project's own, and its open pages ask whatever listens there; end that "+
+			"program: %w", at.port, err)
+	}
+	if err != nil || at.login == "" {
+		return pages, err
+	}
+
+	inTime, cancel := context.WithTimeout(ctx, 10*time.Second) // one that ends may still hold it
+	defer cancel()
+	if u.serving, err = durable.Lock(inTime, at.lock()); err != nil {
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", at.lock(), err), pages.Close())
+	}
+	return pages, nil
+}
+
 // server opens a project; close closes it.
 func (u *ui) server(root string) (*transport.Server, error) {
 	u.app.traced(context.Background(), root, u.logger)
@@ -207,6 +316,9 @@ func (u *ui) server(root string) (*transport.Server, error) {
 func (u *ui) close() (err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.serving != nil {
+		err = u.serving.Unlock()
+	}
 	for _, server := range u.servers {
 		err = errors.Join(err, closeServer(server, u.logger, closeTimeout))
 	}

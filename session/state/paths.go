@@ -102,7 +102,10 @@ func (f *Folder) Logs() string { return filepath.Join(f.Dir, "logs") }
 // MCP is the folder of the files through which the agents of a run reach its leader, while that runs.
 func (f *Folder) MCP(attempt string) string { return filepath.Join(f.Dir, "mcp", attempt) }
 
-// Notified is the file that records the user's notifications, including failed ones.
+// Pages is the folder of what deepwork ui keeps for the next one: logins, as hashes, and locks.
+func (f *Folder) Pages() string { return filepath.Join(f.Dir, "pages") }
+
+// Notified is the file of what the user was notified of, or was tried to be.
 func (f *Folder) Notified() string { return filepath.Join(f.Dir, "notified.json") }
 
 // StandardJobs is the folder into which the bundled jobs are extracted.

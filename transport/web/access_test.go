@@ -223,6 +223,7 @@ func logins(t *testing.T, o Options) *Login {
 	t.Helper()
 	var login *Login
 	b := bare(new(config.HTTP))
+	b.Token = func(bool) (string, error) { return "the user's token", nil }
 	b.Pages = func(l *Login) (http.Handler, error) {
 		login, l.Key = l, []byte("key")
 		return http.NotFoundHandler(), nil
@@ -310,9 +311,6 @@ func TestLoginWithSecret(t *testing.T) {
 	l = logins(t, Options{Secret: "once"})
 
 	// The connection is the user's, which lets nobody in here: another program of the user may be an agent.
-	of := func(user int, r *http.Request) *http.Request {
-		return r.WithContext(context.WithValue(r.Context(), socketKey{}, &socket{peer: peer{user: uint32(user)}}))
-	}
 	users := func(r *http.Request) *http.Request { return of(os.Geteuid(), r) }
 	for _, wrong := range []string{"", "x", "once2"} {
 		testkit.Fails(t, testkit.Get(l.WithSecret(users(with(nil)), wrong)).Err(), "", "%q lets in", wrong)

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -27,11 +28,13 @@ import (
 type Login struct {
 	Key    []byte // signs cookies; set before the first request
 	server *Server
-	secret string // the one in the URL that deepwork ui prints; "" without it
+	secret string // the hash of the one in the URL that deepwork ui prints; "" without it
+	file   string // keeps the person's login: see Options.LoginFile
 
 	mu     sync.Mutex
-	used   bool   // the secret was given
-	person string // the cookie for it; "" after a logout
+	used   map[string]bool // the hashes of the secrets that were given
+	person string          // the hash of the cookie for the last one; "" before it and after a logout
+	kept   bool            // the login is of an earlier server
 }
 
 // cookieName is the name of the cookie. Browsers send cookies to all ports of a host: each server has its
@@ -67,9 +70,12 @@ func (l *Login) Caller(r *http.Request) (who session.Caller, err error) {
 	settings := l.server.Settings(r.Context())
 	defer func() { who.Channel = session.ChannelPage }()
 	if cookie, err := r.Cookie(l.cookieName()); err == nil {
-		if l.isPerson(cookie.Value) {
+		if is, kept := l.isPerson(cookie.Value); is {
 			who = l.server.access.local
 			who.Rights |= session.RightPerson
+			if kept { // other users could wait at the port for the cookie while no server ran
+				return who, notOwner(r)
+			}
 			return who, foreign(r)
 		}
 		if hash, _, _ := strings.Cut(cookie.Value, "."); hmac.Equal([]byte(cookie.Value), []byte(l.sign(hash))) {
@@ -100,10 +106,11 @@ func (l *Login) sign(hash string) string {
 	return hash + "." + hex.EncodeToString(m.Sum(nil))
 }
 
-func (l *Login) isPerson(cookie string) bool {
+// isPerson reports whether a cookie is the person's, and whether an earlier server has given it.
+func (l *Login) isPerson(cookie string) (is, kept bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.person != "" && subtle.ConstantTimeCompare([]byte(cookie), []byte(l.person)) == 1
+	return subtle.ConstantTimeCompare([]byte(hashOf(cookie)), []byte(l.person)) == 1, l.kept
 }
 
 // WithToken returns the cookie of a browser that gave a token, or an error for the person there.
@@ -117,10 +124,13 @@ func (l *Login) WithToken(r *http.Request, token string) (*http.Cookie, error) {
 	return l.cookie(r, l.sign(hash)), nil
 }
 
-// WithSecret returns the cookie of the browser that gave the one-time secret first, or an error for the
-// person there.
+// WithSecret returns the cookie of the browser that gave a one-time secret first, or an error for the
+// person there. It ends the login of another browser.
 func (l *Login) WithSecret(r *http.Request, secret string) (*http.Cookie, error) {
-	if l.secret == "" || subtle.ConstantTimeCompare([]byte(secret), []byte(l.secret)) != 1 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	hash, added := hashOf(secret), l.added()
+	if hash != l.secret && hash != added && !l.used[hash] {
 		return nil, l.refused(r, "this URL is not of the deepwork ui that runs here: open the one that it printed last")
 	}
 	if err := foreign(r); err != nil {
@@ -129,13 +139,16 @@ func (l *Login) WithSecret(r *http.Request, secret string) (*http.Cookie, error)
 				"on this machine, or forward its port with ssh -L")
 	}
 
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.used {
+	if l.used[hash] {
 		return nil, l.refused(r, "this URL was opened before, and works once: run deepwork ui again")
 	}
-	l.used, l.person = true, rand.Text()
-	return l.cookie(r, l.person), nil
+	if hash == added {
+		_ = os.Remove(l.file + addedSecret) // this server knows that it was used, and the next one removes it
+	}
+	cookie := rand.Text()
+	l.used[hash], l.person, l.kept = true, hashOf(cookie), false
+	l.keep()
+	return l.cookie(r, cookie), nil
 }
 
 func (l *Login) refused(r *http.Request, why string) error {
@@ -151,10 +164,13 @@ func (l *Login) LoggedIn(r *http.Request) bool {
 
 // Logout returns the cookie that replaces a request's. It ends the login of the person who started deepwork ui.
 func (l *Login) Logout(r *http.Request) *http.Cookie {
-	if cookie, err := r.Cookie(l.cookieName()); err == nil && l.isPerson(cookie.Value) {
-		l.mu.Lock()
-		l.person = ""
-		l.mu.Unlock()
+	if cookie, err := r.Cookie(l.cookieName()); err == nil {
+		if is, _ := l.isPerson(cookie.Value); is {
+			l.mu.Lock()
+			l.person = ""
+			l.keep()
+			l.mu.Unlock()
+		}
 	}
 	gone := l.cookie(r, "")
 	gone.MaxAge = -1

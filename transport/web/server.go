@@ -79,7 +79,10 @@ type Options struct {
 	// Secret lets one person in who opens /login?secret=…, once. Such a server has pages only, no MCP. "" means no
 	// secret.
 	Secret string
-	// Private makes the server refuse every request without a token.
+	// LoginFile, in a folder of the user's alone, keeps the login of that person for the next server with this file, on
+	// connections that are known to be the user's. "" means that the login ends with the server.
+	LoginFile string
+	// Private servers answer nothing without a token.
 	Private bool
 	// ReadOnly makes pages change nothing.
 	ReadOnly bool
@@ -201,13 +204,13 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 
 	var pages http.Handler
 	if b.Pages != nil {
-		if pages, err = b.Pages(&Login{server: h, secret: o.Secret}); err != nil {
+		if pages, err = b.Pages(newLogin(h)); err != nil {
 			return nil, errors.Join(fmt.Errorf("making the pages: %w", err), listener.Close())
 		}
 	}
 
 	peers := peerOf
-	if !h.access.loopback || !h.access.peers || h.access.file != nil {
+	if !h.knowsUsers() {
 		peers = func(net.Conn) peer { return peer{err: errNoPeers} } // a token is needed
 	}
 	h.sockets = newSockets(listener, openable(), o.WriteTimeout, peers)
@@ -227,6 +230,11 @@ func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 		h.http.TLSConfig = &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12}
 	}
 	return h, nil
+}
+
+// knowsUsers reports whether the server finds out which user a connection is of.
+func (h *Server) knowsUsers() bool {
+	return h.access.loopback && h.access.peers && h.access.file == nil
 }
 
 // complete fills in the default values.

@@ -53,6 +53,31 @@ func TestAPageStaysWhenItsLoginEnds(t *testing.T) {
 	ann.until(`document.getElementById('out').hidden`, kept)
 }
 
+// A page at the port of its project goes on when its server was killed and started again: the person is logged in where
+// connections tell whose they are, and else logs in beside it.
+func TestAPageOutlastsARestart(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pagetest.Project(t), "ui", "--no-open")
+	s.kill()
+	s.start() // at the project's own port
+	b := browse(t, s)
+	b.open(s.login[len(s.url):])
+	task, own := b.newTask("A boat", ""), s.url
+	b.open(task).fill("#more", "ten minutes of work").run(`window.same = true`)
+
+	s.kill()
+	b.until(`!document.getElementById('link').hidden`)
+	s.start()
+	testkit.Equal(t, s.url, own, "the pages are")
+	if !web.CanKnowPeers() {
+		b.until(`!document.getElementById('out').hidden`).run(`fetch("` + s.login + `")`)
+	}
+	b.until(`document.getElementById('link').hidden && document.getElementById('out').hidden`,
+		`window.same && document.getElementById('more').value === 'ten minutes of work'`)
+	b.click("Edit").fill("#title", "A ship").click("Save").until(in("h1", "A ship"),
+		`window.same && document.getElementById('more').value === 'ten minutes of work'`)
+}
+
 // A dialog covers the page: while the server is gone it says so itself, and that its form was not sent.
 func TestADialogSaysThatItsServerIsGone(t *testing.T) {
 	s, _, b := open(t, nil)

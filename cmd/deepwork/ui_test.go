@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/actor/testkit"
+)
+
+// A project has one port, whoever starts deepwork ui and when. Pages that are others have others.
+func TestAProjectHasAPortOfItsOwn(t *testing.T) {
+	root, other := t.TempDir(), t.TempDir()
+	t.Setenv("DEEPWORK_STATE_DIR", filepath.Join(t.TempDir(), "state"))
+	at := func(root, store string, f uiFlags) uiPort {
+		t.Helper()
+		u := &ui{app: &app{store: store}, flags: f}
+		return testkit.Get(u.port(root)).Must(t)
+	}
+	own := uiFlags{anyPort: true}
+	first := at(root, "", own)
+	testkit.Equal(t, at(root, "", own), first, "the second time")
+	testkit.True(t, first.port >= 20000 && first.port < 30000,
+		"port %d may be that of a connection, or needs a right", first.port)
+	testkit.True(t, strings.HasPrefix(filepath.Base(first.login), "2"), "the login is kept in %s", first.login)
+
+	logins := map[string]bool{first.login: true}
+	for name, p := range map[string]uiPort{
+		"another project":     at(other, "", own),
+		"another store":       at(root, "postgres://db/x", own),
+		"pages to read":       at(root, "", uiFlags{anyPort: true, readOnly: true}),
+		"a port":              at(root, "", uiFlags{port: 8765}),
+		"pages to read there": at(root, "", uiFlags{port: 8765, readOnly: true}),
+	} {
+		testkit.True(t, !logins[p.login], "%s has the logins of others: %s", name, p.login)
+		logins[p.login] = true
+	}
+	testkit.Equal(t, at(root, "", uiFlags{port: 8765}).port, 8765)
+	testkit.Equal(t, at(root, "", uiFlags{}), uiPort{}, "any free port")
+
+	testkit.True(t, !first.taken(), "nobody serves at %d", first.port)
+	testkit.Must(t, os.WriteFile(first.lock(), nil, 0o600)) // as a deepwork ui leaves it
+	testkit.True(t, !first.taken(), "nobody serves at %d any more", first.port)
+}
