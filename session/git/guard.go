@@ -205,6 +205,37 @@ func (s *scopes) unusedFilters() map[string][]string {
 	return unused
 }
 
+// reaches matches the settings that say how remotes are reached.
+var reaches = regexp.MustCompile(`^(core\.(sshcommand|askpass)|(credential|http|remote)\..*)$`)
+
+// Unreached returns the settings of the repository's own config that say how its remotes are reached, but which a
+// command does not follow, unless the user's config has them too: those that name a program, with their values, and
+// those that say whom the user's credentials reach, with VALUE, since theirs may have a password. It runs git.
+func Unreached(ctx context.Context, c Command) (unused map[string]string, err error) {
+	s, err := scopesOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+
+	unused = map[string]string{}
+	for name, value := range s.own {
+		_, users := s.users[name]
+		if users || !reaches.MatchString(name) || instead(name) == nil && !isHelper(name) {
+			continue
+		}
+		if strings.HasPrefix(name, "http.") || strings.HasPrefix(name, "remote.") {
+			value = "VALUE"
+		}
+		unused[name] = value
+	}
+	return unused, nil
+}
+
+// isHelper reports whether a setting names a credential helper.
+func isHelper(name string) bool {
+	return strings.HasPrefix(name, "credential.") && strings.HasSuffix(name, ".helper")
+}
+
 // scopesOf reads the config of a command's repository.
 func scopesOf(ctx context.Context, c Command) (*scopes, error) {
 	list := Command{
@@ -263,16 +294,15 @@ func readScopes(listed string, filters bool) *scopes {
 	for fields := Fields(listed); len(fields) >= 2; fields = fields[2:] {
 		name, value, _ := strings.Cut(fields[1], "\n")
 		isOwn := fields[0] == "local" || fields[0] == "worktree"
-		isHelper := strings.HasPrefix(name, "credential.") && strings.HasSuffix(name, ".helper")
 		switch {
 		case fields[0] == "command": // settings by once, and by the user's environment
 			continue
 		case isOwn:
 			s.own[name] = value
-			s.ownHelper = s.ownHelper || isHelper
+			s.ownHelper = s.ownHelper || isHelper(name)
 		default:
 			s.users[name] = value
-			if isHelper {
+			if isHelper(name) {
 				s.helpers = append(s.helpers, name+"="+value)
 			}
 		}

@@ -281,7 +281,7 @@ func (r *Repo) remark(done *worktree.Landed) {
 			fmt.Sprintf("The worktree was on %s; its branch %s was moved to those commits.", done.Adopted, r.branch))
 	}
 	if len(done.Unused) > 0 {
-		r.Remarks = append(r.Remarks, worktree.NotRun(done.Unused))
+		r.Remarks = append(r.Remarks, worktree.NotRun("for signing", done.Unused))
 	}
 	if len(r.Remarks) > 0 {
 		r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " " + strings.Join(r.Remarks, " ")))

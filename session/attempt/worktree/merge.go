@@ -70,14 +70,16 @@ type Landed struct {
 	Unused map[string]string
 }
 
-// NotRun says that the signing programs in a repository's config do not run, and how to allow them.
-func NotRun(programs map[string]string) string {
-	all := xslices.Map(slices.Sorted(maps.Keys(programs)), func(name string) string {
-		return fmt.Sprintf("%s of the repository's own git config was not used for signing, since programs that a "+
-			"repository names do not run. If you trust it, set it in your own: git config --global %s %s", name, name,
-			session.InShell(programs[name]))
+// NotRun says which settings of a repository's config were not used, and how to allow them. purpose is what they are
+// for.
+func NotRun(purpose string, settings map[string]string) string {
+	names := slices.Sorted(maps.Keys(settings))
+	allow := xslices.Map(names, func(name string) string {
+		return "git config --global " + name + " " + session.InShell(settings[name])
 	})
-	return strings.Join(all, ". ")
+	return fmt.Sprintf("Not used %s: %s of the repository's own git config, since a repository does not decide which "+
+		"programs run and whom your credentials reach. If you trust it, set it in your own: %s", purpose,
+		strings.Join(names, ", "), strings.Join(allow, "; "))
 }
 
 // Merge brings the commits of an attempt's worktree into its target branch. If the target is not checked out

@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -96,6 +97,39 @@ func TestPushHasTheUsersCredentials(t *testing.T) {
 	testkit.Fails(t, testkit.Get(k.Push(t.Context(), path, "origin", false)).Err(), "'lfs' is not a git command")
 	commit(t, path, "does not", ".gitattributes", "*.bin -text\n")
 	testkit.Get(k.Push(t.Context(), path, "origin", false)).Must(t)
+}
+
+// A push that does not reach its remote says which settings of the repository's config it did not follow, and the
+// commands that it proposes allow them.
+func TestAPushSaysThatSSHCommandIsNotUsed(t *testing.T) {
+	needUnix(t)
+	asUser(t, "")
+	repo, dir := newRepo(t), t.TempDir()
+	remote, mark, own := remoteOf(t, repo), filepath.Join(dir, "mark"), filepath.Join(dir, "own one", "ssh")
+	executable(t, own, "#!/bin/sh\ntouch "+mark+"\nshift $(($# - 1))\nexec sh -c \"$1\"\n")
+	gits(t, repo, "config remote.origin.url ssh://127.0.0.1:1"+remote)
+	gitIn(t, repo, "config", "core.sshCommand", "'"+own+"'")
+	gitIn(t, repo, "config", "credential.helper", "own-helper")
+	gitIn(t, repo, "config", "http.proxy", "http://127.0.0.1:1")
+	k, path := attemptIn(t, repo)
+	push := func() error { return testkit.Get(k.Push(t.Context(), path, "origin", false)).Err() }
+
+	err := push()
+	testkit.True(t, !isThere(mark), "the repository's program ran")
+	testkit.ContainsAll(t, fmt.Sprint(err), []string{
+		"Not used to reach the remote: core.sshcommand, credential.helper, http.proxy of the repository's own git",
+		"--global credential.helper own-helper; ", "--global http.proxy VALUE"})
+	follow(t, err, "in your own: ", "\n")
+	testkit.Age(os.Getenv("GIT_CONFIG_GLOBAL"))
+	must(t, push())
+	testkit.True(t, isThere(mark), "the user's program did not run")
+
+	// Nothing is said of a refusal by the remote.
+	executable(t, filepath.Join(remote, "hooks", "pre-receive"), "#!/bin/sh\nexit 1\n")
+	commit(t, path, "more", "more", "x")
+	err = push()
+	testkit.FailsWith(t, err, ErrRejected)
+	testkit.True(t, !strings.Contains(err.Error(), "Not used"), "%v", err)
 }
 
 // needLFS skips a test where git-lfs is not installed, unless DEEPWORK_TEST_LFS_REQUIRED is 1.
@@ -194,7 +228,7 @@ func TestField08_TheRepositorysSigning(t *testing.T) {
 			testkit.Contains(t, gitIn(t, repo, "cat-file", "commit", "main"), c.begins, "%s, %s", format, way)
 			testkit.True(t, len(got.Unused) == 1 && got.Unused[c.setting] == own, "%s, %s: unused are %q", format, way,
 				got.Unused)
-			follow(t, errors.New(NotRun(got.Unused)), "in your own: ", "\n")
+			follow(t, errors.New(NotRun("for signing", got.Unused)), "in your own: ", "\n")
 			testkit.Age(os.Getenv("GIT_CONFIG_GLOBAL"))
 
 			write(t, path, "more", "x\n")

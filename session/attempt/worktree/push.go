@@ -70,7 +70,7 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 
 		c.Network = true
 		if err := pushLFS(ctx, c, remote, ref, commit); err != nil {
-			return err
+			return notUsed(ctx, c, err)
 		}
 
 		// not the program in the config
@@ -95,17 +95,29 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 				return fmt.Errorf("%w: %s\n%s", ErrRejected, strings.TrimSpace(why), strings.TrimSpace(said))
 			}
 		}
-		// git does so only for branches that the repository fetches, and the next push with force needs it
-		if err == nil {
-			_, err = git.Output(ctx, inRepo(b.Common, "update-ref", seen, commit))
+		if err != nil {
+			return notUsed(ctx, c, err)
 		}
+
+		// git does so only for the branches that the repository fetches, and the next push with force needs
+		// it
+		_, err = git.Output(ctx, inRepo(b.Common, "update-ref", seen, commit))
 		return err
 	})
 	return r, err
 }
 
-// replaces returns ErrRejected if git has seen commits in the remote branch that were never in the worktree:
-// others have pushed them, and git has fetched them since, as editors make it do.
+// notUsed adds to the error of a command that did not reach a remote which settings of the repository it did not
+// follow.
+func notUsed(ctx context.Context, c git.Command, err error) error {
+	if unused, failed := git.Unreached(ctx, c); failed == nil && len(unused) > 0 {
+		return fmt.Errorf("%w\n%s", err, NotRun("to reach the remote", unused))
+	}
+	return err
+}
+
+// replaces returns ErrRejected if what git has seen of a branch on a remote has commits that were never in
+// the worktree: others have pushed them, and git has fetched them since, as editors have it do.
 func (v *view) replaces(ctx context.Context, seen, before, commit string) error {
 	had, err := git.Output(ctx, v.call("rev-list", "--walk-reflogs", "HEAD", "--"))
 	if err != nil || had == "" { // without a log that is unknown

@@ -195,7 +195,7 @@ func (k *Keeper) onBranch(
 				r.Unused = unused
 			}
 		} else if git.ExitCode(err) > 0 && len(unused) > 0 {
-			err = fmt.Errorf("%w\n%s", err, NotRun(unused))
+			err = fmt.Errorf("%w\n%s", err, NotRun("for signing", unused))
 		}
 
 		return err
