@@ -94,7 +94,7 @@ func (b *builder) unchanged(ctx context.Context) error {
 		case sum != g.SHA256:
 			return &errChanged{path: g.Path}
 		case !durable.ChangedAt(fullPath(b.root, g.Path)).Equal(g.changed):
-			return fmt.Errorf("output file '%s' has its old content again, but was written or replaced meanwhile", g.Path)
+			return fmt.Errorf("output file '%s' was written or replaced, and has its old content again", g.Path)
 		}
 	}
 
