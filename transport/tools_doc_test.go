@@ -29,8 +29,8 @@ import (
 // toolsDocs is the folder of the pages about tools: tools.md, and one page per toolset.
 const toolsDocs = "../cmd/deepwork/docs/reference/"
 
-// The pages about tools have what the server lists, in tables: made from the schemas as a client gets them,
-// and not as the code has them.
+// The pages about tools have what the server lists, in tables: made from the schemas as a client gets them, and of
+// replies also which fields are always there, which clients are not told.
 func TestToolsDocument(t *testing.T) {
 	t.Parallel()
 	all := listTools(t)
@@ -125,7 +125,7 @@ func (d *document) line(format string, args ...any) { fmt.Fprintf(d, format+"\n"
 func (d *document) tool(t *testing.T, tool *listedTool) {
 	t.Helper()
 	d.line("\n### %s\n\n**%s.** %s\n\n%s\n", tool.Name, tool.Title, annotationsOf(tool), tool.Description)
-	input, output := ordered(t, tool.InputSchema), ordered(t, tool.OutputSchema)
+	input, output := ordered(t, tool.InputSchema), ordered(t, tool.Reply)
 	if len(input.Properties) == 0 {
 		d.line("It takes no arguments.")
 	} else {

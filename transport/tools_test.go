@@ -69,6 +69,8 @@ type listedTool struct {
 	Meta                      map[string]any `json:"_meta"`
 	Annotations               *mcp.ToolAnnotations
 	InputSchema, OutputSchema json.RawMessage
+	// Reply is the output schema with what clients are not told: required fields, and all values of fields.
+	Reply json.RawMessage `json:"-"`
 }
 
 func listTools(t *testing.T) map[string]*listedTool {
@@ -79,6 +81,7 @@ func listTools(t *testing.T) map[string]*listedTool {
 		var list struct{ Result struct{ Tools []*listedTool } }
 		must(t, json.Unmarshal([]byte(toolsListOf(t, s)), &list))
 		for _, tool := range list.Result.Tools {
+			tool.Reply = testkit.Get(json.Marshal(s.tools.Tool(tool.Name).Output)).Must(t)
 			all[tool.Name] = tool
 		}
 	}
@@ -121,7 +124,7 @@ func TestAllToolsAreDescribed(t *testing.T) {
 func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 	t.Parallel()
 	for _, tool := range listTools(t) {
-		schema := schemaFrom(t, tool.OutputSchema)
+		schema := schemaFrom(t, tool.Reply)
 		if tool.Name != "start_workflow" {
 			testkit.True(t, schema.Defs == nil, "%s repeats the fields of a step", tool.Name)
 			continue
@@ -178,7 +181,11 @@ func conforms(t testing.TB, s *Server) (seen *sync.Map) {
 	whole := map[string]*jsonschema.Resolved{}
 	for _, tool := range testkit.Get(client(t, s).ListTools(context.Background(), nil)).Must(t).Tools {
 		w.of[tool.Name] = schemaFrom(t, tool.OutputSchema)
-		whole[tool.Name] = testkit.Get(schemaFrom(t, tool.OutputSchema).Resolve(nil)).Must(t)
+		reply := w.of[tool.Name]
+		if s.tools.Has(tool.Name) {
+			reply = s.tools.Tool(tool.Name).Output.CloneSchemas()
+		}
+		whole[tool.Name] = testkit.Get(reply.Resolve(nil)).Must(t)
 	}
 
 	seen = new(sync.Map)
@@ -247,31 +254,23 @@ func TestRepliesKeepTheirOrder(t *testing.T) {
 }
 
 // Clients read tools/list at every start, and show a model the names, descriptions and input
-// schemas of all tools with every request: the characters of {"name","description","inputSchema"}
-// of each tool are bounded for the default toolsets and for workflows, and the bytes on the wire.
+// schemas of all tools with every request: the characters of these are bounded for the default toolsets
+// and for workflows, and the bytes on the wire.
 func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		sets                []string
 		mostShown, mostSent int
-	}{{config.DefaultToolsets, 17_700, 116_000}, {[]string{"workflows"}, 6_000, 40_960},
-		{[]string{"workflows", "remote"}, 13_000, 40_960}} {
+	}{{config.DefaultToolsets, 16_000, 90_000}, {[]string{"workflows"}, 6_000, 24_000},
+		{[]string{"workflows", "remote"}, 13_000, 32_000}, {config.Toolsets, 18_000, 96_000}} {
 		t.Run(strings.Join(c.sets, " and "), func(t *testing.T) {
 			s, _ := bareProject(t, "", func(o *Options) { o.Toolsets = c.sets })
 			line := toolsListOf(t, s)
-			var list struct {
-				Result struct {
-					Tools []struct {
-						Name        string          `json:"name"`
-						Description string          `json:"description"`
-						InputSchema json.RawMessage `json:"inputSchema"`
-					}
-				}
-			}
+			var list struct{ Result struct{ Tools []listedTool } }
 			must(t, json.Unmarshal([]byte(line), &list))
 			sum := 0
 			for _, tool := range list.Result.Tools {
-				n := utf8.RuneCountInString(string(testkit.Get(jsontext.Encode(tool)).Must(t)))
+				n := utf8.RuneCountInString(tool.Name + tool.Description + string(tool.InputSchema))
 				sum += n
 				t.Logf("%5d characters shown: %s", n, tool.Name)
 			}
@@ -325,6 +324,7 @@ func TestField24_EveryFieldSaysItsFormat(t *testing.T) {
 		for kind, s := range map[string]*jsonschema.Schema{
 			"input":  schemaFrom(t, tool.InputSchema),
 			"output": schemaFrom(t, tool.OutputSchema),
+			"reply":  schemaFrom(t, tool.Reply),
 		} {
 			fieldsOf(s, tool.Name+" "+kind, func(where, name string, p *jsonschema.Schema) {
 				said := p.Description
@@ -374,6 +374,33 @@ func fieldsOf(s *jsonschema.Schema, at string, found func(where, name string, p 
 // anyJSON are the fields whose members are those of a source, a job or a caller.
 var anyJSON = []string{"result", "input_schema", "inputSchema", "metadata", "value"}
 
+// elsewhere is how a field says which tool's output schema describes the fields in it.
+var elsewhere = regexp.MustCompile(`fields are in (\w+)'s output schema`)
+
+// Fields that a tool leaves to another one's schema are in that one, of the same list of tools.
+func TestFieldsLeftToAnotherToolAreListedThere(t *testing.T) {
+	t.Parallel()
+	all, left := listTools(t), 0
+	for _, tool := range all {
+		fieldsOf(schemaFrom(t, tool.OutputSchema), tool.Name, func(where, name string, p *jsonschema.Schema) {
+			other := elsewhere.FindStringSubmatch(p.Description)
+			if other == nil || other[1] == "start_workflow" {
+				return
+			}
+			left++
+			there := all[other[1]]
+			testkit.Need(t, there != nil, "%s: there is no tool %s", where, other[1])
+			of := schemaFrom(t, there.OutputSchema).Properties[name]
+			testkit.Need(t, of != nil, "%s: %s has no such field", where, other[1])
+			if of.Items != nil {
+				of = of.Items
+			}
+			testkit.True(t, len(of.Properties) > 0, "%s: %s lists no fields of it", where, other[1])
+		})
+	}
+	testkit.True(t, left >= 10, "%d fields are left to other tools", left)
+}
+
 // A walker looks for members of replies that the schemas of their tools do not name.
 type walker struct {
 	t  testing.TB
@@ -381,9 +408,13 @@ type walker struct {
 }
 
 func (w *walker) walk(at, name string, value any, s *jsonschema.Schema) {
-	if s != nil && s.Ref != "" ||
-		s != nil && strings.Contains(s.Description, "fields are in start_workflow's output schema") {
-		s = w.of["start_workflow"].Defs["step"]
+	if s != nil {
+		switch other := elsewhere.FindStringSubmatch(s.Description); {
+		case s.Ref != "" || other != nil && other[1] == "start_workflow":
+			s = w.of["start_workflow"].Defs["step"]
+		case other != nil:
+			s = w.of[other[1]].Properties[name]
+		}
 	}
 
 	switch value := value.(type) {

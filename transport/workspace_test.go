@@ -409,7 +409,9 @@ func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
 	} {
 		testkit.Contains(t, entry.Properties[field].Description, format, "%s does not tell its format", field)
 	}
-	testkit.Equal(t, len(entry.Properties["state"].Enum), 11, "state's values")
+	for _, state := range board.States {
+		testkit.Contains(t, entry.Properties["state"].Description, string(state), "state's values")
+	}
 }
 
 func repository(t *testing.T, root string) {

@@ -13,8 +13,8 @@ import (
 
 // Progress is the progress of a remote run.
 type Progress struct {
-	Value   *float64 `json:"value" jsonschema:"progress as the source counts it, or null"`
-	Total   *float64 `json:"total" jsonschema:"value at the end, or null"`
+	Value   *float64 `json:"value" jsonschema:"progress as the source counts it"`
+	Total   *float64 `json:"total" jsonschema:"value at the end"`
 	Message string   `json:"message" jsonschema:"the source's words, at most 2,000 characters"`
 	Asks    string   `json:"asks,omitempty" jsonschema:"what it asks a person, who answers there"`
 }

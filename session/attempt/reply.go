@@ -39,23 +39,23 @@ type AttemptReply struct {
 	Lead            string          `json:"lead" jsonschema:"agent, or server if it is a run: get_run shows its agents"`
 	ExitCode        *int            `json:"exit_code"`
 	StartedAt       *string         `json:"started_at"`
-	EndedAt         *string         `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
+	EndedAt         *string         `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC"`
 	FinalMessage    *string         `json:"final_message"`
 	Error           *string         `json:"error"`
 	PushError       *string         `json:"push_error"`
 	Cost            *board.Cost     `json:"cost" jsonschema:"what its executions cost, or null before one has ended"`
 	WorkspaceBranch string          `json:"workspace_branch"`
 	Executor        string          `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`
-	Variant         *string         `json:"variant" jsonschema:"variant of the executor, or null"`
+	Variant         *string         `json:"variant" jsonschema:"variant of the executor"`
 	LatestSessionID *string         `json:"latest_session_id"`
 	QueuedFollowUp  *QueuedFollowUp `json:"queued_follow_up"`
 	WorkflowSession *string         `json:"workflow_session_id"`
 	WorkflowStatus  *string         `json:"workflow_status"`
-	WorkflowStep    *string         `json:"workflow_step" jsonschema:"current step of the workflow, or null"`
+	WorkflowStep    *string         `json:"workflow_step" jsonschema:"current step of the workflow"`
 	Repos           []AttemptRepo   `json:"repos" jsonschema:"its worktrees, one per repository"`
 	CreatedAt       string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt       string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
-	Notice          *string         `json:"notice" jsonschema:"a hint, such as why it waits, or null"`
+	Notice          *string         `json:"notice" jsonschema:"a hint, such as why it waits"`
 
 	Agent     task.AttemptState `json:"-"` // of its newest execution, whatever became of its branch
 	Open      bool              `json:"-"` // it has not ended
@@ -71,14 +71,14 @@ func (AttemptReply) Tags() map[string]string {
 			`failed, stopped, completed or merged"`,
 		"ExitCode": `jsonschema:"exit code of the agent's last execution, -1 if a signal ended it, null ` +
 			`while it runs or if it never ran"`,
-		"StartedAt":       `jsonschema:"when the agent last started, RFC 3339 in UTC, or null"`,
-		"FinalMessage":    `jsonschema:"what the agent said last: its result, or its last line of output; or null"`,
-		"Error":           `jsonschema:"why its last execution failed, with the agent's last lines on stderr, or null"`,
-		"PushError":       `jsonschema:"why its branch was not pushed to the remote in attempts.push_to, or null"`,
+		"StartedAt":       `jsonschema:"when the agent last started, RFC 3339 in UTC"`,
+		"FinalMessage":    `jsonschema:"what the agent said last: its result, or its last line of output"`,
+		"Error":           `jsonschema:"why its last execution failed, with the agent's last lines on stderr"`,
+		"PushError":       `jsonschema:"why its branch was not pushed to the remote in attempts.push_to"`,
 		"WorkspaceBranch": `jsonschema:"git branch of the attempt, in every repository"`,
 		"LatestSessionID": `jsonschema:"UUID of its conversation, for follow_up, or null if its agent never ran"`,
-		"QueuedFollowUp":  `jsonschema:"follow-up that starts when the agent ends, or null"`,
-		"WorkflowSession": `jsonschema:"workflow session of its agent, 8 hexadecimal characters, or null"`,
+		"QueuedFollowUp":  `jsonschema:"follow-up that starts when the agent ends"`,
+		"WorkflowSession": `jsonschema:"workflow session of its agent, 8 hexadecimal characters"`,
 		"WorkflowStatus":  `jsonschema:"active, completed or aborted, or null without a workflow"`,
 	}
 }
@@ -94,11 +94,11 @@ type Execution struct {
 	ExecutionID  string               `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
 	State        board.State          `json:"state"`
 	Prompt       string               `json:"prompt" jsonschema:"beginning of what the agent was asked"`
-	ExitCode     *int                 `json:"exit_code" jsonschema:"its exit code, or null"`
-	FinalMessage *string              `json:"final_message" jsonschema:"beginning of what the agent said last, or null"`
-	Error        *string              `json:"error" jsonschema:"beginning of why it failed, or null"`
+	ExitCode     *int                 `json:"exit_code" jsonschema:"its exit code"`
+	FinalMessage *string              `json:"final_message" jsonschema:"beginning of what the agent said last"`
+	Error        *string              `json:"error" jsonschema:"beginning of why it failed"`
 	StartedAt    *string              `json:"started_at"`
-	EndedAt      *string              `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
+	EndedAt      *string              `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC"`
 	Cost         *board.ExecutionCost `json:"cost"`
 }
 
@@ -157,9 +157,9 @@ type FollowUpReply struct {
 	AttemptID     string  `json:"attempt_id" jsonschema:"UUID of its attempt"`
 	Action        string  `json:"action" jsonschema:"the given action: send, queue or cancel"`
 	Status        string  `json:"status"`
-	QueuedPrompt  *string `json:"queued_prompt" jsonschema:"prompt that is queued now, or null"`
+	QueuedPrompt  *string `json:"queued_prompt" jsonschema:"prompt that is queued now"`
 	DroppedPrompt *string `json:"dropped_prompt"`
-	Notice        *string `json:"notice" jsonschema:"a hint, or null"`
+	Notice        *string `json:"notice" jsonschema:"a hint, if any"`
 
 	Going `json:"-"`
 }
@@ -169,7 +169,7 @@ func (FollowUpReply) Tags() map[string]string {
 	return map[string]string{
 		"Status": `jsonschema:"started (now, or as soon as a slot is free), queued (for when the agent ` +
 			`ends), cancelled (what was queued is dropped) or empty (nothing was queued)"`,
-		"DroppedPrompt": `jsonschema:"queued prompt that this call replaced or cancelled, or null"`,
+		"DroppedPrompt": `jsonschema:"queued prompt that this call replaced or cancelled"`,
 	}
 }
 

@@ -16,22 +16,22 @@ import (
 // Cost is what the ended executions of a task or an attempt used, as their agents reported it. Unknown
 // amounts are null, never 0.
 type Cost struct {
-	USD        *float64 `json:"usd" jsonschema:"cost in USD of those whose cost is known, or null"`
+	USD        *float64 `json:"usd" jsonschema:"cost in USD of those whose cost is known"`
 	Executions int      `json:"executions" jsonschema:"executions that have ended, with reviews by executors"`
 	Unknown    int      `json:"unknown" jsonschema:"number of those whose cost is not known"`
-	Input      *int64   `json:"input_tokens" jsonschema:"tokens of input that were not cached, or null"`
-	Cached     *int64   `json:"cached_tokens" jsonschema:"tokens of input from or to a cache, or null"`
-	Output     *int64   `json:"output_tokens" jsonschema:"tokens of output, or null"`
-	Turns      *int64   `json:"turns" jsonschema:"turns as the agents count them, or null"`
+	Input      *int64   `json:"input_tokens" jsonschema:"tokens of input that were not cached"`
+	Cached     *int64   `json:"cached_tokens" jsonschema:"tokens of input from or to a cache"`
+	Output     *int64   `json:"output_tokens" jsonschema:"tokens of output"`
+	Turns      *int64   `json:"turns" jsonschema:"turns as the agents count them"`
 }
 
 // ExecutionCost is what one execution used; see Cost.
 type ExecutionCost struct {
-	USD    *float64 `json:"usd" jsonschema:"cost in USD, or null"`
-	Input  *int64   `json:"input_tokens" jsonschema:"tokens of input that were not cached, or null"`
-	Cached *int64   `json:"cached_tokens" jsonschema:"tokens of input from or to a cache, or null"`
-	Output *int64   `json:"output_tokens" jsonschema:"tokens of output, or null"`
-	Turns  *int64   `json:"turns" jsonschema:"turns as the agent counts them, or null"`
+	USD    *float64 `json:"usd" jsonschema:"cost in USD"`
+	Input  *int64   `json:"input_tokens" jsonschema:"tokens of input that were not cached"`
+	Cached *int64   `json:"cached_tokens" jsonschema:"tokens of input from or to a cache"`
+	Output *int64   `json:"output_tokens" jsonschema:"tokens of output"`
+	Turns  *int64   `json:"turns" jsonschema:"turns as the agent counts them"`
 }
 
 // Cost returns what the executions of a task have used or, if attempt is not "", those of this attempt; nil

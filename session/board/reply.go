@@ -64,7 +64,7 @@ type Task struct {
 	TaskID                string          `json:"task_id" jsonschema:"UUID of the task"`
 	ProjectID             string          `json:"project_id" jsonschema:"UUID of its project"`
 	Title                 string          `json:"title" jsonschema:"the work in one line"`
-	Description           *string         `json:"description" jsonschema:"the work in full, or null"`
+	Description           *string         `json:"description" jsonschema:"the work in full"`
 	Status                string          `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
 	JobName               *string         `json:"job_name"`
 	WorkflowName          *string         `json:"workflow_name"`
@@ -76,7 +76,7 @@ type Task struct {
 	BlockedBy             []string        `json:"blocked_by" jsonschema:"UUIDs of those that are not done"`
 	CreatedAt             string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt             string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
-	LatestAttemptID       *string         `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt, or null"`
+	LatestAttemptID       *string         `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt"`
 	LatestWorkspaceBranch *string         `json:"latest_workspace_branch"`
 	LatestSessionID       *string         `json:"latest_session_id"`
 	LatestSessionExecutor *string         `json:"latest_session_executor"`
@@ -89,15 +89,15 @@ type Task struct {
 // Tags implements fieldtag.Tagger.
 func (Task) Tags() map[string]string {
 	return map[string]string{
-		"JobName":      `jsonschema:"job of the workflow that its attempts must complete, or null"`,
-		"WorkflowName": `jsonschema:"workflow that its attempts must complete, or null"`,
+		"JobName":      `jsonschema:"job of the workflow that its attempts must complete"`,
+		"WorkflowName": `jsonschema:"workflow that its attempts must complete"`,
 		"Inputs":       `jsonschema:"values of the workflow's inputs that are known, by name"`,
 		"Lead": `jsonschema:"agent: one agent does the workflow; server: each attempt is a run, ` +
 			`with an agent per step"`,
 		"DependsOn":             `jsonschema:"UUIDs of tasks that must be done before an attempt starts"`,
-		"LatestWorkspaceBranch": `jsonschema:"git branch of that attempt, or null"`,
-		"LatestSessionID":       `jsonschema:"UUID of that attempt's newest conversation, or null"`,
-		"LatestSessionExecutor": `jsonschema:"executor of that conversation, such as CLAUDE_CODE, or null"`,
+		"LatestWorkspaceBranch": `jsonschema:"git branch of that attempt"`,
+		"LatestSessionID":       `jsonschema:"UUID of that attempt's newest conversation"`,
+		"LatestSessionExecutor": `jsonschema:"executor of that conversation, such as CLAUDE_CODE"`,
 		"HasInProgressAttempt":  `jsonschema:"whether an attempt is waiting, starting or running"`,
 		"LastAttemptFailed":     `jsonschema:"whether the newest attempt failed or was interrupted"`,
 	}
@@ -133,7 +133,7 @@ type Attention struct {
 	ID      string  `json:"id"`
 	State   *State  `json:"state"`
 	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
-	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
+	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC"`
 	Command string  `json:"command"`
 
 	Waits   *session.AwaitingStep `json:"-"` // for AttentionStep
@@ -154,7 +154,7 @@ func (Attention) Tags() map[string]string {
 		"ID": `jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a ` +
 			`part of it"`,
 		"State": `jsonschema:"of an attempt or a run: queued, running, waiting_for_you, waiting, paused, ` +
-			`conflicts, interrupted, failed, stopped, completed or merged; or null"`,
+			`conflicts, interrupted, failed, stopped, completed or merged"`,
 		"Command": `jsonschema:"what a person runs in a terminal, in the project; empty for source_asks"`,
 	}
 }
@@ -173,11 +173,11 @@ type AttemptSummary struct {
 	WorkspaceBranch       string  `json:"workspace_branch" jsonschema:"git branch of the attempt"`
 	State                 State   `json:"state"`
 	Executor              string  `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`
-	Variant               *string `json:"variant" jsonschema:"variant of the executor, or null"`
+	Variant               *string `json:"variant" jsonschema:"variant of the executor"`
 	CreatedAt             string  `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt             string  `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 	LatestSessionID       *string `json:"latest_session_id"`
-	LatestSessionExecutor *string `json:"latest_session_executor" jsonschema:"executor of that conversation, or null"`
+	LatestSessionExecutor *string `json:"latest_session_executor" jsonschema:"executor of that conversation"`
 }
 
 // Tags implements fieldtag.Tagger.
@@ -198,7 +198,7 @@ type AttemptFilters struct {
 // AttemptsReply answers list_task_attempts.
 type AttemptsReply struct {
 	Attempts        []AttemptSummary `json:"attempts" jsonschema:"the attempts, newest first"`
-	LatestAttemptID *string          `json:"latest_attempt_id" jsonschema:"UUID of the newest attempt, or null"`
+	LatestAttemptID *string          `json:"latest_attempt_id" jsonschema:"UUID of the newest attempt"`
 	LatestSessionID *string          `json:"latest_session_id"`
 	Count           int              `json:"count" jsonschema:"number of entries in this reply"`
 	Total           int              `json:"total" jsonschema:"number of entries in total"`
@@ -210,8 +210,8 @@ type AttemptsReply struct {
 // Tags implements fieldtag.Tagger.
 func (AttemptsReply) Tags() map[string]string {
 	return map[string]string{
-		"LatestSessionID": `jsonschema:"UUID of that attempt's newest conversation, or null"`,
-		"Notice":          `jsonschema:"why waiting attempts do not start, if a budget is reached, or null"`,
+		"LatestSessionID": `jsonschema:"UUID of that attempt's newest conversation"`,
+		"Notice":          `jsonschema:"why waiting attempts do not start, if a budget is reached"`,
 		"NextCursor":      `jsonschema:"cursor for the next page, or null on the last page"`,
 	}
 }
@@ -222,24 +222,24 @@ type ContextReply struct {
 	ProjectName       string          `json:"project_name" jsonschema:"name of the project"`
 	TaskID            string          `json:"task_id" jsonschema:"UUID of the task"`
 	TaskTitle         string          `json:"task_title" jsonschema:"title of the task"`
-	TaskDescription   *string         `json:"task_description" jsonschema:"description of the task, or null"`
+	TaskDescription   *string         `json:"task_description" jsonschema:"description of the task"`
 	TaskStatus        string          `json:"task_status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
 	AttemptID         string          `json:"attempt_id" jsonschema:"UUID of the attempt whose workspace this is"`
 	WorkspaceBranch   string          `json:"workspace_branch" jsonschema:"git branch of the attempt"`
 	WorkspaceRepos    []ContextRepo   `json:"workspace_repos" jsonschema:"repositories of the workspace"`
-	JobName           *string         `json:"job_name" jsonschema:"job of the workflow that the task requires, or null"`
-	WorkflowName      *string         `json:"workflow_name" jsonschema:"workflow that the task requires, or null"`
+	JobName           *string         `json:"job_name" jsonschema:"job of the workflow that the task requires"`
+	WorkflowName      *string         `json:"workflow_name" jsonschema:"workflow that the task requires"`
 	Inputs            machine.Outputs `json:"inputs"`
 	WorkflowSessionID *string         `json:"workflow_session_id"`
 	WorkflowStatus    *string         `json:"workflow_status"`
-	WorkflowStep      *string         `json:"workflow_step" jsonschema:"current step of the workflow, or null"`
+	WorkflowStep      *string         `json:"workflow_step" jsonschema:"current step of the workflow"`
 }
 
 // Tags implements fieldtag.Tagger.
 func (ContextReply) Tags() map[string]string {
 	return map[string]string{
 		"Inputs":            `jsonschema:"values of its inputs that are known, for start_workflow"`,
-		"WorkflowSessionID": `jsonschema:"session of that workflow, 8 hexadecimal characters, or null"`,
+		"WorkflowSessionID": `jsonschema:"session of that workflow, 8 hexadecimal characters"`,
 		"WorkflowStatus":    `jsonschema:"active, completed or aborted, or null if none was started"`,
 	}
 }

@@ -109,7 +109,7 @@ type RunWaits struct {
 	StepID    string  `json:"step_id" jsonschema:"id of the step"`
 	Since     string  `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC"`
 	Until     *string `json:"until"`
-	Command   *string `json:"command" jsonschema:"command with which the person reviews the outputs, or null"`
+	Command   *string `json:"command" jsonschema:"command with which the person reviews the outputs"`
 
 	tries int // see RunWait
 }
@@ -119,7 +119,7 @@ func (RunWaits) Tags() map[string]string {
 	return map[string]string{
 		"For": `jsonschema:"person: a person must pass its outputs; limit: a limit of the agent's provider must end"`,
 		"Until": `jsonschema:"when the limit ends, or the step is tried again if the provider does not say, RFC ` +
-			`3339 in UTC, or null"`,
+			`3339 in UTC"`,
 	}
 }
 

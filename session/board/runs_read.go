@@ -19,8 +19,8 @@ type RunReply struct {
 	RunID     string          `json:"run_id"`
 	TaskID    string          `json:"task_id" jsonschema:"UUID of its task"`
 	State     State           `json:"state"`
-	Step      *string         `json:"step" jsonschema:"step at which it stopped, or null"`
-	Reason    *string         `json:"reason" jsonschema:"why it ended or waits, or null"`
+	Step      *string         `json:"step" jsonschema:"step at which it stopped"`
+	Reason    *string         `json:"reason" jsonschema:"why it ended or waits"`
 	Workflow  string          `json:"workflow" jsonschema:"name, as job/workflow"`
 	Goal      string          `json:"goal" jsonschema:"goal"`
 	Inputs    machine.Outputs `json:"inputs" jsonschema:"values of the workflow's inputs, by name"`
@@ -76,12 +76,12 @@ type RunStep struct {
 	StepID       string         `json:"step_id" jsonschema:"id of the step"`
 	Executor     string         `json:"executor" jsonschema:"name, or NAME:VARIANT"`
 	State        State          `json:"state"`
-	StartedAt    *string        `json:"started_at" jsonschema:"when its process was started, RFC 3339 in UTC, or null"`
-	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
+	StartedAt    *string        `json:"started_at" jsonschema:"when its process was started, RFC 3339 in UTC"`
+	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC"`
 	LimitedUntil *string        `json:"limited_until"`
-	FinalMessage *string        `json:"final_message" jsonschema:"what the agent said last, or null"`
-	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
-	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`
+	FinalMessage *string        `json:"final_message" jsonschema:"what the agent said last"`
+	Error        *string        `json:"error" jsonschema:"why it failed"`
+	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used"`
 
 	LogID string `json:"-"` // the name of its log
 }
@@ -93,7 +93,7 @@ func (RunStep) Tags() map[string]string {
 			`characters"`,
 		"State": `jsonschema:"queued, running, completed, failed, stopped or interrupted; the step is done ` +
 			`when its session says so"`,
-		"LimitedUntil": `jsonschema:"when the provider's limit that ended it is over, RFC 3339, or null"`,
+		"LimitedUntil": `jsonschema:"when the provider's limit that ended it is over, RFC 3339"`,
 	}
 }
 

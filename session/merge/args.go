@@ -60,5 +60,5 @@ type DiffReply struct {
 	AttemptID string             `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	Diffs     []attempt.RepoDiff `json:"diffs" jsonschema:"the changes, one entry per repository"`
 	Truncated bool               `json:"truncated" jsonschema:"whether a part was left out"`
-	Notice    *string            `json:"notice" jsonschema:"a hint, or null"`
+	Notice    *string            `json:"notice" jsonschema:"a hint, if any"`
 }

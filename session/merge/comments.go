@@ -42,8 +42,8 @@ type CommentsReply struct {
 	Comments  []Comment `json:"comments" jsonschema:"the comments that wait to be sent, by file and line"`
 	Count     int       `json:"count" jsonschema:"number of comments"`
 	Sent      *string   `json:"sent"`
-	Prompt    *string   `json:"prompt" jsonschema:"the follow-up that was sent, or null"`
-	Notice    *string   `json:"notice" jsonschema:"a hint, such as why none were sent, or null"`
+	Prompt    *string   `json:"prompt" jsonschema:"the follow-up that was sent"`
+	Notice    *string   `json:"notice" jsonschema:"a hint, such as why none were sent"`
 }
 
 // Tags implements fieldtag.Tagger.

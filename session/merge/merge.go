@@ -39,11 +39,11 @@ type Repo struct {
 	RepoName     string          `json:"repo_name" jsonschema:"name of the repository"`
 	TargetBranch string          `json:"target_branch" jsonschema:"branch that the attempt is for"`
 	Status       string          `json:"status"`
-	Commit       *string         `json:"commit" jsonschema:"commit of the branch that was moved or pushed, or null"`
+	Commit       *string         `json:"commit" jsonschema:"commit of the branch that was moved or pushed"`
 	Conflicts    []string        `json:"conflicts"`
 	Untracked    []string        `json:"untracked"`
-	Rescue       *attempt.Rescue `json:"rescue" jsonschema:"where abort_merge kept the files of the merge, or null"`
-	Notice       *string         `json:"notice" jsonschema:"a hint, or null"`
+	Rescue       *attempt.Rescue `json:"rescue" jsonschema:"where abort_merge kept the files of the merge"`
+	Notice       *string         `json:"notice" jsonschema:"a hint, if any"`
 
 	Remarks []string `json:"-"` // further remarks, which Notice has, too
 

@@ -55,16 +55,16 @@ const (
 // changes and must not be modified.
 type Run struct {
 	ExecutionID       string           `json:"execution_id" jsonschema:"UUID of the execution"`
-	SourceExecutionID *string          `json:"source_execution_id" jsonschema:"the source's own id for it, or null"`
+	SourceExecutionID *string          `json:"source_execution_id" jsonschema:"the source's own id for it"`
 	WorkflowID        string           `json:"workflow_id" jsonschema:"id of the workflow at its source"`
 	WorkflowName      string           `json:"workflow_name" jsonschema:"name of the workflow at its source"`
 	Source            string           `json:"source" jsonschema:"name of the source"`
 	State             State            `json:"state"`
-	Progress          *source.Progress `json:"progress" jsonschema:"progress at the source, or null"`
+	Progress          *source.Progress `json:"progress" jsonschema:"progress at the source"`
 	Result            json.RawMessage  `json:"result" jsonschema:"result, any JSON; null until completed"`
-	Error             *string          `json:"error" jsonschema:"what went wrong, or null"`
+	Error             *string          `json:"error" jsonschema:"what went wrong"`
 	StartedAt         time.Time        `json:"started_at" jsonschema:"when it started, RFC 3339"`
-	EndedAt           *time.Time       `json:"ended_at" jsonschema:"when it ended, RFC 3339, or null"`
+	EndedAt           *time.Time       `json:"ended_at" jsonschema:"when it ended, RFC 3339"`
 	StatusSupported   bool             `json:"status_supported"`
 }
 

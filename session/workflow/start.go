@@ -25,9 +25,8 @@ type StartArgs struct {
 	Goal         string `json:"goal" arg:"What the user wants to achieve" max:"100000"`
 	JobName      string `json:"job_name" arg:"Job name from get_workflows"`
 	WorkflowName string `json:"workflow_name" arg:"Workflow name; any, if the job has only one"`
-	// Inputs are values of the workflow's inputs, by name: a text, a path, or a list of paths. null means no
-	// value.
-	Inputs          map[string]machine.OutputValue `json:"inputs" arg:"Values of the workflow's inputs, by name"`
+	// Inputs are values of the workflow's inputs, by name: a text, a path, or a list of paths. null means none.
+	Inputs          map[string]machine.OutputValue `json:"inputs"`
 	InstanceID      *string                        `json:"instance_id"`
 	ParentSessionID *string                        `json:"parent_session_id"`
 	// agents use this name because other tools have it
@@ -44,6 +43,7 @@ type StartArgs struct {
 // Tags implements fieldtag.Tagger.
 func (StartArgs) Tags() map[string]string {
 	return map[string]string{
+		"Inputs":          `arg:"Values of the workflow's inputs, by name: texts, paths or lists of paths"`,
 		"InstanceID":      `arg:"Short name for the branch, such as acme. Default: the date"`,
 		"ParentSessionID": `arg:"Session to nest in, 8 hex digits. Default: top of the stack"`,
 	}

@@ -12,7 +12,6 @@ import (
 
 	"deepwork/catalog/fieldtag"
 	"deepwork/catalog/jsontext"
-	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
 
@@ -142,9 +141,6 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 			Types: []string{"null", "string", "array"},
 			Items: &jsonschema.Schema{Type: "string"},
 		}
-		if t != reflect.TypeFor[board.Inputs]() { // which is listed in few characters
-			s.AdditionalProperties.Description = "a text, a path, or paths"
-		}
 	default:
 		panic(fmt.Sprintf("transport: no schema for the argument %s, a %s", f.Name, t))
 	}
@@ -201,19 +197,42 @@ func listedInput(s *jsonschema.Schema) *jsonschema.Schema {
 			p.Items = listedInput(p.Items)
 			p.Items.MaxLength = nil
 		}
-		switch {
-		case p.AdditionalProperties == nil:
-		case p.AdditionalProperties.Description == "":
-			p.AdditionalProperties = nil
-		default:
-			p.AdditionalProperties.Types = p.AdditionalProperties.Types[1:] // without null
-		}
+		p.AdditionalProperties = nil
 	}
 
 	return listed
 }
 
-// Words are the allowed values of replies' fields, by name, which types cannot express.
+// ListedOutput encodes an output schema as clients see it. They read it at every start, so it lacks what they do not
+// need to read a reply: which fields are always there, and the values of a field whose description has them all.
+func ListedOutput(s *jsonschema.Schema) json.RawMessage {
+	listed := s.CloneSchemas()
+	shorten(listed)
+	return MustJSON(listed)
+}
+
+func shorten(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+
+	s.Required = nil
+	unsaid := func(v any) bool { return v != nil && !strings.Contains(s.Description, fmt.Sprint(v)) }
+	if !slices.ContainsFunc(s.Enum, unsaid) {
+		s.Enum = nil
+	}
+
+	for _, p := range s.Properties {
+		shorten(p)
+	}
+	for _, def := range s.Defs {
+		shorten(def)
+	}
+	shorten(s.Items)
+	shorten(s.AdditionalProperties)
+}
+
+// Words say, by field name, what the types of replies cannot: the allowed values.
 type Words map[string][]any
 
 // OutputSchema derives the schema of a reply from its type, the descriptions of its jsonschema tags
@@ -299,6 +318,22 @@ func complete(s *jsonschema.Schema, w Words) {
 	if s.Items != nil {
 		complete(s.Items, w)
 	}
+}
+
+// Refer has a schema leave the fields of the objects in a property to that of another tool, which lists them. It panics
+// if the property has none.
+func Refer(s *jsonschema.Schema, name, other string) {
+	p := s.Properties[name]
+	of := p
+	if p.Items != nil {
+		of = p.Items
+	}
+	if len(of.Properties) == 0 {
+		panic("transport: no fields in " + name)
+	}
+
+	of.Properties, of.PropertyOrder, of.Required = nil, nil, nil
+	p.Description += "; its fields are in " + other + "'s output schema"
 }
 
 // OpenProperty sets the types of a property that holds foreign JSON.

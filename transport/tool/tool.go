@@ -134,7 +134,7 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	}
 	t.listed = sync.OnceValue(func() *mcp.Tool {
 		encoded := *listed
-		encoded.InputSchema, encoded.OutputSchema = MustJSON(listed.InputSchema), MustJSON(listed.OutputSchema)
+		encoded.InputSchema, encoded.OutputSchema = MustJSON(listed.InputSchema), ListedOutput(t.Output)
 		return &encoded
 	})
 	s.first = cmp.Or(s.first, listed)

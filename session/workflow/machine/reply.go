@@ -62,7 +62,7 @@ func (r *WorkflowsReply) EncodeJSON() ([]byte, error) {
 type JobInfo struct {
 	Name        string         `json:"name" jsonschema:"name of the job, for start_workflow"`
 	Summary     string         `json:"summary" jsonschema:"purpose of the job, at most 200 characters"`
-	Description *string        `json:"description" jsonschema:"description of the job, or null"`
+	Description *string        `json:"description" jsonschema:"description of the job"`
 	Workflows   []WorkflowInfo `json:"workflows" jsonschema:"workflows of the job, in its author's order"`
 }
 
@@ -236,7 +236,7 @@ func (ReviewInfo) Tags() map[string]string {
 type CriterionResult struct {
 	Criterion  string  `json:"criterion" jsonschema:"question of the criterion"`
 	Passed     bool    `json:"passed" jsonschema:"whether it is met"`
-	Feedback   *string `json:"feedback" jsonschema:"why not, or null"`
+	Feedback   *string `json:"feedback" jsonschema:"why not"`
 	TargetFile *string `json:"target_file,omitempty"`
 }
 
@@ -250,7 +250,7 @@ func (CriterionResult) Tags() map[string]string {
 // FailedReview is a review that did not pass. Its feedback is in the reply's feedback and failed_criteria.
 type FailedReview struct {
 	RunEach    string  `json:"review_run_each" jsonschema:"run_each of the review"`
-	TargetFile *string `json:"target_file" jsonschema:"reviewed file, as submitted, or null"`
+	TargetFile *string `json:"target_file" jsonschema:"reviewed file, as submitted"`
 	Passed     bool    `json:"passed" jsonschema:"always false"`
 }
 
@@ -278,10 +278,10 @@ const (
 // FinishReply is the reply of finished_step (seed 000, 001.4).
 type FinishReply struct {
 	Status                 Status            `json:"status"`
-	Feedback               *string           `json:"feedback" jsonschema:"what to do now, or null"`
+	Feedback               *string           `json:"feedback" jsonschema:"what to do now"`
 	FailedReviews          []FailedReview    `json:"failed_reviews,omitzero" jsonschema:"reviews that did not pass"`
 	FailedCriteria         []CriterionResult `json:"failed_criteria,omitzero"`
-	BeginStep              *StepInfo         `json:"begin_step" jsonschema:"next step, or null"`
+	BeginStep              *StepInfo         `json:"begin_step" jsonschema:"next step"`
 	ConcurrentSteps        []StepInfo        `json:"concurrent_steps,omitzero"`
 	ConcurrentGroup        *string           `json:"concurrent_group,omitempty"`
 	PendingConcurrentSteps []string          `json:"pending_concurrent_steps,omitzero"`
@@ -373,7 +373,7 @@ type AbortReply struct {
 	AbortedStep     string       `json:"aborted_step" jsonschema:"step that it had reached"`
 	Explanation     string       `json:"explanation" jsonschema:"the given explanation"`
 	ResumedWorkflow *string      `json:"resumed_workflow"`
-	ResumedStep     *string      `json:"resumed_step" jsonschema:"current step of the parent, or null"`
+	ResumedStep     *string      `json:"resumed_step" jsonschema:"current step of the parent"`
 	Notice          *string      `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }
@@ -381,7 +381,7 @@ type AbortReply struct {
 // Tags implements fieldtag.Tagger.
 func (AbortReply) Tags() map[string]string {
 	return map[string]string{
-		"ResumedWorkflow": `jsonschema:"parent that is current again, as job/workflow, or null"`,
+		"ResumedWorkflow": `jsonschema:"parent that is current again, as job/workflow"`,
 	}
 }
 
@@ -389,8 +389,8 @@ func (AbortReply) Tags() map[string]string {
 type Member struct {
 	StepID        string  `json:"step_id" jsonschema:"id of the step"`
 	State         string  `json:"state" jsonschema:"started or completed"`
-	StartedAt     *string `json:"started_at" jsonschema:"when it was started, RFC 3339 in UTC, or null"`
-	CompletedAt   *string `json:"completed_at" jsonschema:"when it was finished, RFC 3339 in UTC, or null"`
+	StartedAt     *string `json:"started_at" jsonschema:"when it was started, RFC 3339 in UTC"`
+	CompletedAt   *string `json:"completed_at" jsonschema:"when it was finished, RFC 3339 in UTC"`
 	QualityTries  int     `json:"quality_attempts" jsonschema:"number of reviews with a verdict"`
 	ReviewRunning bool    `json:"review_running" jsonschema:"whether a review, or a check, is running"`
 	FailedChecks  int     `json:"failed_checks,omitzero" jsonschema:"number of finished_step calls whose checks failed"`

@@ -172,10 +172,25 @@ func outputSchema[R any](of string) *jsonschema.Schema {
 	if refine := refinements[of]; refine != nil {
 		refine(s)
 	}
+	for field, other := range elsewhere[of] {
+		tool.Refer(s, field, other)
+	}
 	return s
 }
 
-// refinements are the values of fields in the replies of single tools.
+// elsewhere has, by tool and field, the tool that lists the fields of what several tools return.
+var elsewhere = map[string]map[string]string{
+	"get_task":           {"cost": "get_attempt"},
+	"get_run":            {"cost": "get_attempt"},
+	"start_task_attempt": {"cost": "get_attempt", "repos": "get_attempt", "queued_follow_up": "get_attempt"},
+	"stop_attempt":       {"cost": "get_attempt", "repos": "get_attempt", "queued_follow_up": "get_attempt"},
+	"rebase_attempt":     {"repos": "merge_attempt"},
+	"abort_merge":        {"repos": "merge_attempt"},
+	"push_attempt":       {"repos": "merge_attempt"},
+	"change_target":      {"repos": "merge_attempt"},
+}
+
+// refinements say of some tools what is only so in their replies: the values of fields.
 var refinements = map[string]func(*jsonschema.Schema){
 	"follow_up": func(s *jsonschema.Schema) {
 		s.Properties["status"].Enum = []any{attempt.FollowUpStarted, attempt.FollowUpQueued, attempt.FollowUpCancelled,
@@ -201,11 +216,10 @@ var refinements = map[string]func(*jsonschema.Schema){
 	"stop_attempt":       allStates,
 	"run_workflow":       allStates,
 	"list_task_attempts": func(s *jsonschema.Schema) { allStates(s.Properties["attempts"].Items) },
-	"merge_attempt":      mergeStatuses,
-	"rebase_attempt":     mergeStatuses,
-	"abort_merge":        abortStatuses,
-	"push_attempt":       mergeStatuses,
-	"change_target":      mergeStatuses,
+	"merge_attempt": func(s *jsonschema.Schema) {
+		s.Properties["repos"].Items.Properties["status"].Enum = []any{merge.Merged, merge.Unchanged, merge.Rebased,
+			merge.Updated, merge.Conflicts, merge.Aborted, merge.Pushed, merge.Retargeted}
+	},
 }
 
 // allStates lets the state in a reply be any state of an attempt or a run, or null where that is allowed already.
@@ -222,20 +236,6 @@ func values(states []board.State) (all []any) {
 		all = append(all, string(s))
 	}
 	return all
-}
-
-func mergeStatuses(s *jsonschema.Schema) {
-	abortStatuses(s)
-	s.Properties["repos"].Items.Properties["rescue"] = &jsonschema.Schema{
-		Type:        "null",
-		Description: "null; only abort_merge has it",
-	}
-}
-
-func abortStatuses(s *jsonschema.Schema) {
-	s.Properties["repos"].Items.Properties["status"].Enum = []any{merge.Merged, merge.Unchanged, merge.Rebased,
-		merge.Updated,
-		merge.Conflicts, merge.Aborted, merge.Pushed, merge.Retargeted}
 }
 
 // kinds sets the values that kind has in a list of a reply.

@@ -52,7 +52,7 @@ type toolInfo struct {
 // Tags implements fieldtag.Tagger.
 func (toolInfo) Tags() map[string]string {
 	return map[string]string{
-		"DescriptionChanged": `jsonschema:"when the source last changed it, RFC 3339, or null"`,
+		"DescriptionChanged": `jsonschema:"when the source last changed it, RFC 3339"`,
 		"InputSchema":        `jsonschema:"JSON Schema of the arguments, or null unless name is given"`,
 	}
 }

@@ -188,7 +188,7 @@ type jobTool struct {
 
 // startJSON is the output schema of start_workflow.
 var startJSON = sync.OnceValue(func() json.RawMessage {
-	return tool.MustJSON(workflows.OutputSchema[machine.StartReply]())
+	return tool.ListedOutput(workflows.OutputSchema[machine.StartReply]())
 })
 
 // jobTools makes the tools of all workflows of the exposed jobs; nil exposes none. Unchanged tools

@@ -185,7 +185,7 @@ func runSchema() *jsonschema.Schema {
 }
 
 // runJSON is runSchema encoded, shared by all tools of a listing.
-var runJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(runSchema()) })
+var runJSON = sync.OnceValue(func() json.RawMessage { return tool.ListedOutput(runSchema()) })
 
 // Measure adds the metrics of the runs and of the listing.
 func (r *Tools) Measure(m *telemetry.Metrics) {
