@@ -45,6 +45,16 @@ type Stats struct {
 	Capacity int // maximum number of concurrent reviews, as last read; 0 before the first review
 }
 
+// Add adds the figures of another gate.
+func (s *Stats) Add(other Stats) {
+	s.Running += other.Running
+	s.Queued += other.Queued
+	s.Done += other.Done
+	s.Passed += other.Passed
+	s.Failed += other.Failed
+	s.Capacity += other.Capacity
+}
+
 // A batch is the tasks of one Run.
 type batch struct {
 	ctx     context.Context // ends with the caller's context, when the gate closes, and when all is delivered

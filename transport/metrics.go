@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -34,6 +35,68 @@ func MeasureBoard(ctx context.Context, engine *attempt.Engine, version string) (
 	m := metricsFor(settings.Telemetry(ctx), version, engine.Log)
 	attemptMetrics(m, engine.Stats)
 	return func() { _ = m.Close(context.WithoutCancel(ctx)) }
+}
+
+// A tally adds up what a server and those of the runs that it leads count: each has sessions and reviews of its own.
+type tally struct {
+	wrote func(took time.Duration) // observes how long a store took
+
+	mu       sync.Mutex
+	servers  map[*opening]bool // those that are open
+	sessions workflow.Stats    // of those that were closed
+	reviews  gate.Stats
+}
+
+func newTally(m *telemetry.Metrics) *tally {
+	t := &tally{wrote: storeMetrics(m), servers: map[*opening]bool{}}
+	sessionMetrics(m, t.ofSessions)
+	reviewMetrics(m, t.ofReviews)
+	return t
+}
+
+// join has the sessions and reviews of a server counted.
+func (t *tally) join(p *opening) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.servers[p] = true
+}
+
+// leave keeps what a server has counted, which was closed.
+func (t *tally) leave(p *opening) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.servers[p] {
+		return // it could not be opened
+	}
+
+	delete(t.servers, p)
+	t.sessions.Figures.Add(p.engine.Stats().Figures)
+	if p.judge != nil {
+		s := p.judge.Stats()
+		t.reviews.Add(gate.Stats{Done: s.Done, Passed: s.Passed, Failed: s.Failed})
+	}
+}
+
+func (t *tally) ofSessions() workflow.Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.sessions
+	for p := range t.servers {
+		s.Add(p.engine.Stats())
+	}
+	return s
+}
+
+func (t *tally) ofReviews() gate.Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.reviews
+	for p := range t.servers {
+		if p.judge != nil {
+			s.Add(p.judge.Stats())
+		}
+	}
+	return s
 }
 
 const waits, waitsHelp = "deepwork_waits_total",

@@ -105,7 +105,7 @@ type opening struct {
 	policy   *trust.Policy
 	reviews  *reviewing
 
-	metrics *telemetry.Metrics
+	metrics *telemetry.Metrics // nil of a run: they are counted for it alone, and nobody gets them
 
 	sets   []string       // of tools
 	choice backend.Choice // of the store
@@ -188,10 +188,18 @@ func (p *opening) config() *config.Config {
 	return c
 }
 
-// openMetrics opens the metrics, which are sent until all else has been closed.
+// openMetrics opens the metrics, which are sent until all else has been closed. The sessions and reviews of a run are
+// counted by the server that leads it.
 func (p *opening) openMetrics() error {
-	p.metrics = metricsFor(p.settings.Telemetry(p.ctx), p.options.Version, p.logger)
-	p.opened.add("closing the metrics", p.metrics.Close)
+	if p.options.tally == nil {
+		p.metrics = metricsFor(p.settings.Telemetry(p.ctx), p.options.Version, p.logger)
+		p.opened.add("closing the metrics", p.metrics.Close)
+		p.options.tally = newTally(p.metrics)
+	}
+	p.opened.add("", func(context.Context) error {
+		p.options.tally.leave(p)
+		return nil
+	})
 	return nil
 }
 
@@ -306,7 +314,7 @@ func (p *opening) openSessions() (err error) {
 		Checks:    p.checks,
 		Reviewing: p.reviews.now,
 		Moved:     p.options.moved,
-		Wrote:     storeMetrics(p.metrics),
+		Wrote:     p.options.tally.wrote,
 	})
 	if err != nil {
 		return fmt.Errorf("opening the sessions of %s: %w", p.root, err)
@@ -378,10 +386,7 @@ func (p *opening) engines() engines {
 		unavailable:      p.stores.Unavailable,
 		metrics:          p.metrics,
 	}
-	sessionMetrics(p.metrics, p.engine.Stats)
-	if p.judge != nil {
-		reviewMetrics(p.metrics, p.judge.Stats)
-	}
+	p.options.tally.join(p)
 	p.board.share(&e, p.engine)
 	e.pages = func() (page.Options, error) {
 		key, err := p.folder.Sign("web pages", nil)

@@ -58,7 +58,8 @@ type Options struct {
 
 	getenv func(string) string // nil means os.Getenv
 	moved  func()              // called after each transition of a session; nil means nothing
-	// reviewed records the output of an executor that reviewed, before its verdict counts; nil records nothing.
+	tally  *tally              // of the server that leads the run; nil means one of its own
+	// reviewed records what an executor that reviewed has printed, before its verdict counts; nil means nothing.
 	reviewed func(executor string, stdout []byte) error
 }
 

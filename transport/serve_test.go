@@ -27,6 +27,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/attempt"
+	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
@@ -195,6 +196,58 @@ func TestMetrics(t *testing.T) {
 	for _, secret := range []string{"canary", root, filepath.Base(root)} {
 		testkit.True(t, !strings.Contains(raw.String(), secret), "%s was sent", secret)
 	}
+}
+
+// What a run does that a server leads is counted by that server, while it lasts and after its end.
+func TestARunLedByAServerIsCounted(t *testing.T) {
+	t.Parallel()
+	s, root := bareProject(t, `quality_gate: {agent_review_command: [sh, -c, "echo '{\"passed\": true}'"]}
+executors: {MINE: {command: [sh, agent.sh]}}
+`, func(o *Options) { o.Toolsets = config.DefaultToolsets })
+	told, over := filepath.Join(root, "told"), filepath.Join(root, "over")
+	write(t, root, map[string]string{
+		"idea.txt": "sea",
+		".deepwork/jobs/say/job.yml": `{name: say, version: 1.0.0, summary: S, ` +
+			`common_job_info_provided_to_all_steps_at_runtime: C, workflows: [{name: main, summary: S, ` +
+			`steps: [say]}], steps: [{id: say, name: N, description: D, instructions: I, ` +
+			`outputs: {said: {type: string, description: D}}, ` +
+			`reviews: [{run_each: said, quality_criteria: {Good: "Is it good?"}}]}]}`,
+		"agent.sh": "cat > prompt.txt\necho \"$" + config.MCPURLEnv + " $" + executors.TokenEnv + "\" > " + told +
+			".new\nmv " + told + ".new " + told + "\nwhile [ ! -e " + over + " ]; do sleep 0.05; done\n",
+	})
+	testkit.Git(t, root, "init", "-q", "-b", "main")
+	testkit.Git(t, root, "add", "agent.sh")
+	testkit.Git(t, root, "commit", "-q", "-m", "first")
+	h := overHTTP(t, s, web.Options{})
+	cs := dial(t, h, stateful, "")
+	id := into[attempt.RunMade](t, cs, "run_workflow",
+		`{"job_name":"say","workflow_name":"main","goal":"g","executor":"MINE"}`).RunID
+
+	var agent []string
+	waitFor(t, "the agent", func() bool {
+		data, err := os.ReadFile(told)
+		agent = strings.Fields(string(data))
+		return err == nil
+	})
+	counted := func(wants ...string) {
+		page := "\n" + send(t, httpClient(t, ""), "GET", at(h, "/metrics"), "").body
+		for _, want := range wants {
+			testkit.Contains(t, page, "\ndeepwork_"+want+"\n")
+		}
+	}
+	counted("sessions_started_total 1", "sessions_active 1", "steps_finished_total 0")
+
+	accepted(t, dialAt(t, agent[0], stateful, httpClient(t, agent[1])), "finished_step", `{"outputs":{"said":"it"}}`)
+	write(t, root, map[string]string{"over": ""})
+	waitFor(t, "the end of the run", func() bool {
+		return into[board.RunReply](t, cs, "get_run", `{"run_id":"`+id+`"}`).State == board.Completed
+	})
+	waitFor(t, "the end of its server", func() bool {
+		return strings.Contains(send(t, httpClient(t, ""), "GET", at(h, "/metrics"), "").body,
+			"deepwork_sessions_active 0")
+	})
+	counted("sessions_started_total 1", `sessions_ended_total{status="completed"} 1`, "steps_finished_total 1",
+		"tries_total 1", `reviews_total{result="verdict"} 1`, `review_verdicts_total{passed="true"} 1`)
 }
 
 // A board that was opened without a server is measured as the user's config says, whatever is wrong with the project's.

@@ -62,8 +62,18 @@ func (r *Store) Figures() Figures {
 	return r.figures
 }
 
-// Count counts the transition from before, nil for a new session, to next. Write counts its own transition;
-// its caller counts those that it makes together with it.
+// Add adds what another store has counted.
+func (f *Figures) Add(other Figures) {
+	f.Started += other.Started
+	f.Completed += other.Completed
+	f.Aborted += other.Aborted
+	f.Steps += other.Steps
+	f.Tries += other.Tries
+	f.Asked += other.Asked
+}
+
+// Count counts the transition from before, nil for a new session, to next. Write does so for its own; its
+// caller does for those that it makes together with it.
 func (r *Store) Count(before, next *machine.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

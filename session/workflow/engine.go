@@ -287,6 +287,17 @@ type Stats struct {
 	record.Figures
 }
 
+// Add adds the figures of another engine.
+func (s *Stats) Add(other Stats) {
+	s.Active += other.Active
+	s.Awake += other.Awake
+	s.Actors.Actors += other.Actors.Actors
+	s.Actors.Waiting += other.Actors.Waiting
+	s.Actors.Deepest = max(s.Actors.Deepest, other.Actors.Deepest)
+	s.Actors.Blocked += other.Actors.Blocked
+	s.Figures.Add(other.Figures)
+}
+
 // Stats returns the current figures. It visits every actor in memory, without delaying them.
 func (e *Engine) Stats() Stats {
 	s := Stats{Awake: e.sessions.Len(), Actors: e.system.Stats(), Figures: e.records.Figures()}
