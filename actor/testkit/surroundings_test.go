@@ -13,6 +13,7 @@ func TestSurroundingsAreCleared(t *testing.T) {
 		"DEEPWORK_STORE":    false,
 		"OTEL_SERVICE_NAME": false,
 		"PGHOST":            false,
+		"COLUMNS":           false,
 		"DEEPWORK_TEST_X":   true,
 		"GIT_SSL_CAINFO":    true,
 		"UNKNOWN_TO_TESTS":  true,
