@@ -21,7 +21,7 @@ type Repo struct {
 	Name string `yaml:"name" as:"folder name"` // default: the last element of Path
 	// as written: absolute, or relative to the project root
 	Path string `yaml:"path" as:"filled" add:"a path"`
-	// copied to a new worktree, relative to the repository, such as .env
+	// copied to a new worktree, relative to the repository, such as .env or .env*
 	Copy  []string `yaml:"copy" is:"a list of files" each:"local file"`
 	Setup []string `yaml:"setup" as:"command"` // a command run in each new worktree; nil means none
 }

@@ -271,6 +271,7 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) (err error) {
 	}
 	defer c.to.Close()
 
+	e.Copy = slices.Concat(xslices.Map(e.Copy, c.matches)...)
 	for _, name := range e.Copy {
 		if err := c.copy(ctx, name); err != nil {
 			return fmt.Errorf("%q: %w", name, err)
@@ -280,8 +281,31 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) (err error) {
 	return nil
 }
 
-// copy copies a configured file or folder with its content, except git's own files: with those, a worktree
-// could write to the checkout's repositories.
+// matches returns the files that an element of the copy list means: that of its name or, if there is none, those that
+// match it as a pattern, such as .env*, without git's own and those that the worktree has already, since they are
+// tracked. If none matches it returns the name.
+func (c *copier) matches(name string) []string {
+	prefix := cmp.Or(filepath.ToSlash(c.prefix), ".")
+	if _, err := c.from.Lstat(path.Join(prefix, name)); err == nil {
+		return []string{name}
+	}
+	in, err := fs.Sub(c.from.FS(), prefix)
+	if err != nil {
+		return []string{name}
+	}
+
+	all, err := fs.Glob(in, path.Clean(filepath.ToSlash(name)))
+	if err != nil || len(all) == 0 { // it may be no pattern
+		return []string{name}
+	}
+	return slices.DeleteFunc(all, func(match string) bool {
+		info, err := c.to.Lstat(path.Join(prefix, match))
+		return inGit(match) || err == nil && !info.IsDir()
+	})
+}
+
+// copy copies a configured file or folder with its content, except git's own files: those would let
+// a worktree write to the checkout's repositories.
 func (c *copier) copy(ctx context.Context, name string) error {
 	local := filepath.FromSlash(strings.TrimRight(name, "/"))
 	dest := filepath.ToSlash(filepath.Join(c.prefix, local))

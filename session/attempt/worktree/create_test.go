@@ -353,6 +353,33 @@ func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 	reads(t, makes(t, k, tree(filepath.Join(repo, "lib"), ".env"))[0].Path, "lib/.env", "lib's")
 }
 
+// An element of the copy list may be a pattern: what it matches is copied, and counts as a copy.
+func TestCopyMatchesPatterns(t *testing.T) {
+	t.Parallel()
+	repo, k := newRepo(t), newKeeper(t)
+	commit(t, repo, "tracked", ".env.example", "old", ".gitignore", ".env*\n!.env.example\nlib/*/x\n*.log\n")
+	write(t, repo, ".env", "1", ".env.local", "2", ".env.example", "changed", "lib/p/x", "p", "lib/q/x", "q", "lib/q/y",
+		"y", "a.log", "a", "[a].log", "itself", "lib/.env", "lib's")
+	log := logged(k)
+	path := makes(t, k, tree(repo, ".env*", "lib/*/x", "[a].log", ".git*", "none*", "[z"))[0].Path
+	reads(t, path, ".env", "1", ".env.local", "2", ".env.example", "old", "lib/p/x", "p", "lib/q/x", "q", "[a].log",
+		"itself")
+	for _, name := range []string{"a.log", "lib/q/y", "lib/.env"} {
+		testkit.True(t, !isThere(filepath.Join(path, name)), "%s was copied", name)
+	}
+	testkit.ContainsAll(t, log.String(), []string{"none*", "[z"}, "missing files were not told")
+	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Changed, nil,
+		"copies count as changes")
+	testkit.Same(t, testkit.Get(k.load(attemptID)).Must(t).Trees[0].Copy, []string{".env", ".env.local", "lib/p/x",
+		"lib/q/x", "[a].log", "none*", "[z"})
+	testkit.Equal(t, remove(t, k).Ref, "", "copies were kept")
+
+	// Of a folder inside.
+	path = makes(t, k, tree(filepath.Join(repo, "lib"), ".e*"))[0].Path
+	reads(t, path, "lib/.env", "lib's")
+	testkit.True(t, !isThere(filepath.Join(path, ".env")), "a file above the folder was copied")
+}
+
 func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
