@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"deepwork/catalog/config"
@@ -137,8 +138,20 @@ func checkPath(root, kind, name, path string) error {
 	}
 
 	return refuse(codes.FileNotFound,
-		"file not found at '%s'. Paths are relative to the project root (%s); create the file first, or correct "+
-			"the path.", path, root)
+		"file not found at '%s'.%s Paths are relative to the project root (%s); create the file first, or correct "+
+			"the path.", path, meant(gate.Near(root, path)), root)
+}
+
+// meant asks whether a near path is meant, if there is one. Forms of Unicode look alike, so that other characters than
+// those of ASCII are shown as escapes, too.
+func meant(near string) string {
+	if near == "" {
+		return ""
+	}
+	if escaped := strconv.QuoteToASCII(near); escaped != strconv.Quote(near) {
+		return fmt.Sprintf(" Did you mean '%s', which is %s?", near, escaped)
+	}
+	return fmt.Sprintf(" Did you mean '%s'?", near)
 }
 
 // leaves reports whether the text of a relative path leads out of root. An absolute path may lead to root

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +133,38 @@ func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
 		"topic":  text(strings.Repeat("é", 100_000)),
 		"place":  {List: true},
 	})
+}
+
+// The refusal of a path that names no file offers the one whose name differs in its case or Unicode form, or by what
+// is around it.
+func TestFileNotFoundOffersANearName(t *testing.T) {
+	p, _, c := surveyed(t)
+	p.write("Docs/re\u0301sume\u0301 1.md", "x")
+	p.write("@types/x.md", "x")
+	testkit.Must(t, os.MkdirAll(filepath.Join(p.root, "folder/sub"), 0o755))
+	resume := `Did you mean 'Docs/re` + "\u0301sume\u0301" + ` 1.md', which is "Docs/re\u0301sume\u0301 1.md"?`
+	for path, want := range map[string]string{
+		"Docs/r\u00e9sum\u00e9 1.md":      resume,
+		"docs/R\u00c9SUM\u00c9\u202f1.md": resume,
+		"PEOPLE.md":                       "Did you mean 'people.md'?",
+		"`people.md`":                     "Did you mean 'people.md'?",
+		"@people.md":                      "Did you mean 'people.md'?",
+		`@"Folder/X.md" `:                 "Did you mean 'folder/x.md'?",
+		"@Types/x.md":                     "Did you mean '@types/x.md'?",
+		p.root + "/Folder/x.md":           "Did you mean 'folder/x.md'?",
+		"peoples.md":                      "",
+		"folder/SUB":                      "",
+		"@":                               "",
+		"@../people.md":                   "",
+	} {
+		_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "survey", WorkflowName: "ask",
+			Inputs: given{"topic": text("t"), "people": text(path)}})
+		if runtime.GOOS != "linux" && err == nil {
+			continue // file systems that do not tell these apart
+		}
+		refused(t, err, session.ToolError, "file_not_found", want)
+		testkit.Equal(t, strings.Contains(err.Error(), "Did you mean"), want != "", "%s: %v", path, err)
+	}
 }
 
 // Inputs are kept for the whole session, and shown to each step that names them, with the newest value of
