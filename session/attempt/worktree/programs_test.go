@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -130,6 +131,69 @@ func TestAPushSaysThatSSHCommandIsNotUsed(t *testing.T) {
 	err = push()
 	testkit.FailsWith(t, err, ErrRejected)
 	testkit.True(t, !strings.Contains(err.Error(), "Not used"), "%v", err)
+}
+
+// A push to a repository that lies in the project, in a repository of it or among its worktrees is refused, however
+// the URL names it: its hooks and its config, which were prepared like the rest, would run.
+func TestAPushRunsNoHooksOfARemoteInTheFolder(t *testing.T) {
+	needUnix(t)
+	asUser(t, "")
+	top := t.TempDir()
+	mark := filepath.Join(top, "mark")
+	k, path := attemptIn(t, newRepo(t))
+	repo := testkit.Get(k.load(attemptID)).Must(t).Trees[0].Repo
+	k.project = filepath.Join(top, "project")
+	prepared := func(at string) {
+		gitIn(t, repo, "clone", "-q", "--bare", ".", at)
+		executable(t, filepath.Join(at, "hooks", "pre-receive"), "#!/bin/sh\ntouch "+mark+"\n")
+	}
+	for _, at := range []string{repo, k.project, k.dir, top} {
+		prepared(filepath.Join(at, "theirs.git"))
+	}
+	prepared(filepath.Join(repo, "a\nb"))
+	commit(t, path, "more", "more", "x")
+	must(t, os.Symlink(filepath.Join(repo, "theirs.git"), filepath.Join(top, "link")))
+	push := func() error { return testkit.Get(k.Push(t.Context(), path, "origin", false)).Err() }
+
+	in := "file://" + filepath.ToSlash(repo)
+	for given, want := range map[string]string{
+		"theirs.git":                             "",
+		"./theirs":                               "",
+		filepath.Join(repo, "theirs.git"):        "",
+		in + "/their%73.git":                     "",
+		"file://host" + in[7:] + "/theirs.git/":  "",
+		filepath.Join(k.project, "theirs.git"):   "",
+		filepath.Join(k.dir, "theirs.git"):       "",
+		filepath.Join(top, "link"):               "",
+		".":                                      "",
+		"short:theirs.git":                       "",
+		"~/x":                                    "write the folder in full",
+		"a\nb":                                   "a line break",
+		"ssh://127.0.0.1:1/" + repo + "/theirs":  "git push:",
+		"127.0.0.1:none/../" + repo + "/theirs":  "git push:",
+		filepath.Join(top, "nowhere/theirs.git"): "git push:",
+	} {
+		gits(t, repo, "config core.sshCommand false", "config url."+repo+"/.insteadOf short:")
+		gitIn(t, repo, "config", "remote.origin.url", given)
+		testkit.Fails(t, push(), cmp.Or(want, "inside "), "pushed to %q", given)
+		gitIn(t, repo, "config", "remote.origin.url", "https://127.0.0.1:1/x")
+		gitIn(t, repo, "config", "remote.origin.pushurl", given)
+		testkit.Fails(t, push(), cmp.Or(want, "inside "), "pushed to %q", given)
+		gitIn(t, repo, "config", "--unset", "remote.origin.pushurl")
+		testkit.True(t, !isThere(mark), "a hook ran for %q", given)
+	}
+
+	// One elsewhere is the user's, and so are its hooks.
+	gitIn(t, repo, "config", "remote.origin.url", "theirs.git")
+	err := push()
+	gitIn(t, repo, "config", "remote.origin.url", filepath.Join(top, "theirs.git"))
+	must(t, push())
+	testkit.True(t, isThere(mark), "the user's hook did not run")
+
+	must(t, os.Remove(mark))
+	gitIn(t, repo, "config", "remote.origin.url", "theirs.git")
+	follow(t, err, "push yourself: ", "\n")
+	testkit.True(t, isThere(mark), "the command did not push")
 }
 
 // needLFS skips a test where git-lfs is not installed, unless DEEPWORK_TEST_LFS_REQUIRED is 1.

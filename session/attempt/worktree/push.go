@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -47,14 +50,11 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 			return err
 		}
 
-		c := b.call("config", "--get", "remote."+remote+".url")
+		c := b.call()
 		if top, err := git.TopLevel(ctx, b.Repo); err == nil && top != "" {
-			c = git.Command{Dir: top, Args: c.Args} // a relative URL is relative to the user's checkout
+			c = git.Command{Dir: top} // a relative URL is relative to the user's checkout
 		}
-
-		if _, err := git.Output(ctx, c); git.ExitCode(err) == 1 {
-			return errors.New("there is no such remote; git remote lists them")
-		} else if err != nil {
+		if err := k.checkRemote(ctx, c, b, remote); err != nil {
 			return err
 		}
 
@@ -114,6 +114,91 @@ func notUsed(ctx context.Context, c git.Command, err error) error {
 		return fmt.Errorf("%w\n%s", err, NotRun("to reach the remote", unused))
 	}
 	return err
+}
+
+// checkRemote returns an error if there is no such remote, or if one of its URLs is a repository in the project, in
+// a repository of it or in a worktree: whoever prepared that has its hooks and its config run by a push.
+func (k *Keeper) checkRemote(ctx context.Context, c git.Command, b *view, remote string) error {
+	c.Args = []string{"config", "-z", "--get-regexp", `^remote\.` + regexp.QuoteMeta(remote) + `\.(push)?url$`}
+	out, err := git.Output(ctx, c)
+	if git.ExitCode(err) == 1 {
+		return errors.New("there is no such remote; git remote lists them")
+	} else if err != nil {
+		return err
+	}
+	for _, setting := range git.Fields(out) {
+		if strings.Count(setting, "\n") > 1 { // one is after the name
+			return errors.New("the URL of the remote has a line break: correct it")
+		}
+	}
+
+	c.Args = []string{"remote", "get-url", "--push", "--all", "--", remote} // with insteadOf
+	if out, err = git.Output(ctx, c); err != nil {
+		return err
+	}
+	for given := range strings.Lines(out) {
+		at, err := localRepo(c.Dir, strings.TrimRight(given, "\r\n"))
+		if err != nil {
+			return err
+		}
+		for _, folder := range []string{k.project, c.Dir, b.Common, k.dir} {
+			if at != "" && folder != "" && isBelow(at, folder) {
+				return fmt.Errorf("it is the repository at %s, inside %s, whose own hooks and config would run. Move "+
+					"it elsewhere, or push yourself: git -C %s push %s %s", at, folder, session.InShell(c.Dir), remote,
+					b.Branch)
+			}
+		}
+	}
+
+	return nil
+}
+
+// localRepo returns the folder of the repository that a URL names, without symlinks, or "" if the URL is one of a
+// server, or nothing is there.
+func localRepo(dir, given string) (string, error) {
+	at, isURL := strings.CutPrefix(given, "file://")
+	colon, slash := strings.Index(given, ":"), strings.Index(given, "/")
+	switch {
+	case isURL:
+		at = at[max(strings.Index(at, "/"), 0):] // without a host, which git ignores
+		if decoded, err := url.PathUnescape(at); err == nil {
+			at = decoded
+		}
+		if filepath.VolumeName(strings.TrimPrefix(at, "/")) != "" {
+			at = at[1:]
+		}
+	case strings.HasPrefix(given, "~"):
+		return "", fmt.Errorf("its URL is %s: write the folder in full", given)
+	case colon >= 0 && (slash < 0 || colon < slash) && filepath.VolumeName(given) == "":
+		return "", nil
+	}
+	if at = filepath.FromSlash(at); !filepath.IsAbs(at) {
+		at = filepath.Join(dir, at)
+	}
+	for _, at := range []string{at, at + ".git"} { // as git looks for it
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			return real, nil
+		}
+	}
+	return "", nil
+}
+
+// isBelow reports whether a path without symlinks is a folder or in it. It compares folders, not names, of which some
+// file systems ignore the case.
+func isBelow(path, folder string) bool {
+	top, err := os.Stat(folder)
+	for err == nil {
+		info, failed := os.Stat(path)
+		if failed == nil && os.SameFile(info, top) {
+			return true
+		}
+		parent := filepath.Dir(path)
+		if parent == path {
+			break
+		}
+		path = parent
+	}
+	return false
 }
 
 // replaces returns ErrRejected if what git has seen of a branch on a remote has commits that were never in
