@@ -15,8 +15,8 @@ type served struct {
 	bundled   bool   // a copy of a bundled job that does not load: only its errors are shown
 }
 
-// assemble builds a snapshot of the folders: of jobs with one directory name the first is served,
-// broken or not; of two jobs with one name the later is an error (DESIGN "Jobs").
+// assemble builds a snapshot of the folders. Of jobs with the same directory name, the first is served,
+// broken or not; of two jobs with the same name, the later is an error (DESIGN "Jobs").
 func assemble(folders []*folder, version uint64) *Snapshot {
 	list := winners(folders)
 	s := &Snapshot{
@@ -37,7 +37,7 @@ func assemble(folders []*folder, version uint64) *Snapshot {
 		}
 	}
 
-	// Names come before directory names, even those of other jobs.
+	// Names take precedence over directory names, even over those of other jobs.
 	for _, e := range list {
 		if _, taken := s.byName[e.name]; !taken && e.Good != nil && e.duplicate == nil {
 			s.byName[e.name] = e.Good
@@ -69,11 +69,11 @@ func winners(folders []*folder) []served {
 	}
 	list = make([]served, 0, count)
 	taken := make(map[string]struct{}, count)
-	alive := make(map[string]*entry, count) // job name -> the first with that name that is on disk
+	alive := make(map[string]*entry, count) // job name -> the first job on disk with that name
 	for _, f := range folders {
 		for _, e := range f.entries {
 			if _, shadowed := taken[e.name]; shadowed || e.Good == nil && e.Bad == nil {
-				continue // it claims its directory's name only if there is a job.yml
+				continue // without a job.yml it does not claim its directory's name
 			}
 			if e.Good == nil && !f.standard && bundles(folders, e.name) {
 				list = append(list, served{entry: e, bundled: true})
@@ -89,8 +89,8 @@ func winners(folders []*folder) []served {
 		}
 	}
 
-	// A renamed directory is briefly seen under both names: the entry that is gone gives way at
-	// once, and is not reported as an error in the other.
+	// A renamed directory is briefly seen under both names: the entry that is gone yields at once, and does
+	// not cause an error in the other.
 	gone := make(map[string]*entry)
 	out := list[:0]
 	for _, s := range list {
@@ -111,7 +111,7 @@ func winners(folders []*folder) []served {
 	return out
 }
 
-// bundles reports whether a job of this name that loads comes with the program.
+// bundles reports whether the program brings a job of this name that loads.
 func bundles(folders []*folder, name string) bool {
 	return slices.ContainsFunc(folders, func(f *folder) bool {
 		e := f.entry(name)
@@ -119,7 +119,7 @@ func bundles(folders []*folder, name string) bool {
 	})
 }
 
-// allFaults returns the errors in the file, and the one of its name.
+// allFaults returns the errors in the file, and the error in its name.
 func (s served) allFaults() job.Diagnostics {
 	if s.bundled {
 		return append(job.Diagnostics{{File: job.FileName, Line: 1, Column: 1, Message: fmt.Sprintf(

@@ -1,10 +1,10 @@
-// Package catalog serves the jobs of a project: one goroutine owns the job folders, watches them,
-// and publishes immutable snapshots.
+// Package catalog serves the jobs of a project: one goroutine owns the job folders, watches them, and
+// publishes immutable snapshots.
 //
-// The whole state is one immutable value, published through an atomic pointer: readers take its
-// snapshot and never lock. Any goroutine that may know of a change (the watcher, the poller, a
-// timer, a call that compared the files with the state) asks the owner to check the files
-// concerned; the owner checks them and publishes the next state.
+// The whole state is one immutable value, published through an atomic pointer: readers load its snapshot and
+// never lock. Any goroutine that may know of a change (the watcher, the poller, a timer, a call that compared
+// the files with the state) asks the owner to check the files concerned; the owner checks them and publishes
+// the next state.
 package catalog
 
 import (
@@ -27,12 +27,12 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// Options configures a Catalog. The zero value of a field means its default.
+// Options configures a Catalog. Zero fields have their default.
 type Options struct {
-	Root       string   // project root, absolute
-	Additional []string // more job folders, absolute, after the standard ones; others have no jobs
+	Root       string   // absolute path of the project root
+	Additional []string // absolute paths of more job folders, after the standard ones; others have no jobs
 	Standard   fs.FS    // jobs bundled with the binary; nil means none
-	// StandardDir is the folder for the files of Standard, absolute. MakeState creates its parent;
+	// StandardDir is the absolute path of the folder for the files of Standard. MakeState creates its parent;
 	// by default it is created if missing.
 	StandardDir string
 	MakeState   func() error
@@ -40,7 +40,7 @@ type Options struct {
 	Debounce    time.Duration // how long a burst of events is collected; default 50 ms
 	Grace       time.Duration // how long a vanished job stays served; default 500 ms
 	Poll        time.Duration // interval of polling if the system cannot watch; default 1 s
-	NoWatch     bool          // poll only
+	NoWatch     bool          // only poll
 
 	// notifier creates the source of events; tests replace it.
 	notifier func() (notifier, error)
@@ -80,8 +80,9 @@ type Catalog struct {
 	running     sync.WaitGroup // all goroutines except the owner's
 }
 
-// Open loads all job folders, publishes the first snapshot and starts watching. A missing folder or a bad job isn't an
-// error of Open; ctx bounds only the loading. It writes nothing. The caller must close the Catalog.
+// Open loads all job folders, publishes the first snapshot and starts watching. A missing folder or a bad job
+// is not an error of Open. ctx limits only the loading. Open writes nothing. The caller must close the
+// Catalog.
 func Open(ctx context.Context, o Options) (*Catalog, error) {
 	o = o.withDefaults()
 	if !filepath.IsAbs(o.Root) {
@@ -114,7 +115,7 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 		o.Logger.Warn("a job folder is not used: " + fault)
 	}
 
-	first := &state{folders: xslices.Map(paths, newFolder)} // in which nothing has been checked
+	first := &state{folders: xslices.Map(paths, newFolder)} // nothing in it has been checked
 	first.snap = assemble(first.folders, 0)
 	if c.standard != nil {
 		first.folders[1] = c.standard.folder()
@@ -177,11 +178,11 @@ func (c *Catalog) watch(ctx context.Context) {
 	}
 }
 
-// leastPause is the least time between two looks if something stays overdue.
+// leastPause is the minimum time between two looks while something stays overdue.
 const leastPause = 20 * time.Millisecond
 
-// lookWhenNeeded makes the owner check what changed, once per burst of events, and what is due: a
-// vanished job to be removed, content that was too recent to be used.
+// lookWhenNeeded makes the owner check what has changed, once per burst of events, and what is due, such as a
+// vanished job to remove, or content that was too recent to use.
 func (c *Catalog) lookWhenNeeded(ctx context.Context) {
 	for {
 		pause := time.Hour
@@ -225,8 +226,8 @@ func (c *Catalog) Changes(ctx context.Context) <-chan struct{} {
 	return s
 }
 
-// Events receives after each burst of events in the watched folders, including those of files that jobs name, until ctx
-// ends; a poll counts as one. A late receiver gets one for all of them.
+// Events receives after each burst of events in the watched folders, including those of files that jobs name,
+// until ctx ends; a poll counts as a burst. A late receiver gets one value for all of them.
 func (c *Catalog) Events(ctx context.Context) <-chan struct{} {
 	s := wait.NewSignal()
 	c.watchers.Store(s, nil)
@@ -234,8 +235,8 @@ func (c *Catalog) Events(ctx context.Context) <-chan struct{} {
 	return s
 }
 
-// Close stops the goroutine and the watches and waits for them until ctx ends. Snapshots remain valid. Closing twice
-// isn't an error.
+// Close stops the goroutines and the watches, and waits for them until ctx ends. Snapshots remain valid.
+// Closing twice is not an error.
 func (c *Catalog) Close(ctx context.Context) error {
 	c.cancel()
 	var errs []error

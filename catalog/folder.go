@@ -15,12 +15,12 @@ import (
 // relistAfter is the pause before a failed listing is retried.
 const relistAfter = time.Second
 
-// A folder is a job folder as of the last check. It is immutable: list and with return a new one.
+// A folder is a job folder as of the last check. It is immutable: list and with return new ones.
 type folder struct {
-	follow.Track          // of the listing
-	standard     bool     // its entries come with the binary; it is not checked
+	follow.Track          // the listing
+	standard     bool     // its entries come with the binary, and are not checked
 	names        []string // directories and links in the listing, sorted
-	entries      []*entry // sorted by name: those of names, and vanished ones still served
+	entries      []*entry // sorted by name: the entries of names, and vanished ones still served
 	fault        string   // why listing it failed; "" if it did not, or the folder is missing
 }
 
@@ -41,8 +41,8 @@ func (f *folder) entry(name string) *entry {
 	return f.entries[i]
 }
 
-// stale reports whether the folder's listing may have changed. It changes nothing, and may be
-// called from any goroutine.
+// stale reports whether the folder's listing may have changed. It changes nothing, and may be called from any
+// goroutine.
 func (f *folder) stale() bool {
 	switch {
 	case f.standard:
@@ -57,8 +57,8 @@ func (f *folder) stale() bool {
 	return err != nil || !slices.Equal(names, f.names)
 }
 
-// list reads the listing again. The folder it returns still has the entries of f; the names that
-// were added or removed are returned, to be checked one by one.
+// list reads the listing again. The returned folder still has the entries of f; touched are the added and
+// removed names, which must be checked one by one.
 func (f *folder) list() (n *folder, touched []string) {
 	c := *f
 	n = &c
@@ -72,28 +72,27 @@ func (f *folder) list() (n *folder, touched []string) {
 	case follow.Dir:
 		names, err := subdirectories(n.dir())
 		if err != nil {
-			// Its entries may still be reachable, so keep the last listing. The cause may lie
-			// outside the folder (too many open files), so its stamp would not show that it is
-			// over.
+			// Its entries may still be readable, so keep the last listing. The cause may lie outside the
+			// folder (too many open files); then the stamp would not show that it is over.
 			n.fault, n.Due = err.Error(), now.Add(relistAfter)
 			break
 		}
 		n.names, n.fault = names, ""
-		// The stamp is older than the listing: changes in between show up in the next comparison.
+		// The stamp is older than the listing: the next comparison detects changes in between.
 		n.Take(now)
 	default:
 		n.names, n.fault = nil, "it is not a directory that can be read"
 	}
 	touched = difference(f.names, n.names)
 	if st.Ino == 0 || st.Dev != f.Stamp.Dev || st.Ino != f.Stamp.Ino {
-		// Another folder has replaced it, so its files are others, even under the same names.
+		// Another folder has replaced it, so even files with the same names are others.
 		touched = append(touched, n.names...)
 	}
 	return n, touched
 }
 
-// with returns the folder with these entries replacing those of the same names. Vanished entries
-// are left out.
+// with returns the folder with these entries in place of those with the same names. Vanished entries are left
+// out.
 func (f *folder) with(changed map[string]*entry) *folder {
 	n := *f
 	n.entries = make([]*entry, 0, len(f.entries)+len(changed))
@@ -127,7 +126,7 @@ func (f *folder) keeps(e *entry) bool {
 }
 
 // subdirectories lists possible job directories, sorted: directories, and links, which may lead to
-// one.
+// directories.
 func subdirectories(dir string) ([]string, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -156,8 +155,8 @@ func difference(a, b []string) []string {
 	return once
 }
 
-// An entry is one directory of a job folder, and its job.yml, as of the last check. It is
-// immutable: look returns a new one.
+// An entry is one directory of a job folder, with its job.yml, as of the last check. It is immutable: look
+// returns a new one.
 type entry struct {
 	*follow.File[job.Job] // Bad is a job.Diagnostics
 	name                  string
@@ -171,7 +170,7 @@ func newEntry(folder, name string) *entry {
 	return &entry{File: &follow.File[job.Job]{Track: file}, name: name, dir: dir}
 }
 
-// faults returns the faults of job.yml.
+// faults returns the errors in job.yml.
 func (e *entry) faults() job.Diagnostics {
 	ds, _ := e.Bad.(job.Diagnostics)
 	return ds
@@ -209,8 +208,8 @@ func (e *entry) look(grace time.Duration) *entry {
 // faultError returns the message about errors in job.yml, as an error.
 func (e *entry) faultError(faults job.Diagnostics) error { return job.Unquoted(e.dir, faults).Err() }
 
-// linkedDir returns the directory of a linked job.yml's target, or "": only that directory reports
-// writes to the file.
+// linkedDir returns the directory of a linked job.yml's target, or "". Only that directory reports writes to
+// the file.
 func linkedDir(file string) string {
 	if fi, err := os.Lstat(file); err != nil || fi.Mode()&fs.ModeSymlink == 0 {
 		return ""

@@ -14,8 +14,7 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// lookAt asks the catalog's goroutine to compare the entries of the keys, and what is due, with the
-// disk.
+// lookAt asks the catalog's goroutine to compare the entries of the keys, and what is due, with the disk.
 type lookAt struct {
 	keys  []key
 	reply actor.Reply[lookReply]
@@ -25,12 +24,11 @@ type lookAt struct {
 type lookReply struct {
 	base  *state        // the state before
 	state *state        // the state now
-	wait  time.Duration // ask again after that time: a file is being written; 0 means settled
+	wait  time.Duration // ask again after this time, since a file is being written; 0 means settled
 }
 
-// An owner is the one goroutine that replaces the catalog's state. The state is published,
-// immutable and built from the disk, so a restarted owner continues with it, last good definitions
-// included.
+// An owner is the one goroutine that replaces the catalog's state. The state is published, immutable and
+// built from the disk, so a restarted owner continues with it, including last good definitions.
 type owner struct{ c *Catalog }
 
 // Receive implements actor.Behavior.
@@ -42,8 +40,8 @@ func (o owner) Receive(_ context.Context, m lookAt) error {
 	return nil
 }
 
-// publish makes next the state, with a new snapshot if readers will see a difference. Only the
-// owner calls it, and Open before there is one.
+// publish makes next the state, with a new snapshot if readers will see a difference. Only the owner calls
+// it, or Open before there is an owner.
 func (c *Catalog) publish(next *state, visible, rewatch bool) {
 	old := c.state.Load()
 	if next == old {
@@ -78,7 +76,7 @@ func (c *Catalog) publish(next *state, visible, rewatch bool) {
 	}
 }
 
-// logErrors logs each new or changed error, and each that was resolved.
+// logErrors logs each new or changed error, and each resolved one.
 func logErrors(logger *slog.Logger, old, now *Snapshot) {
 	for i := range now.Errors {
 		e := &now.Errors[i]
@@ -109,12 +107,12 @@ func logFolders(logger *slog.Logger, old, now []*folder) {
 
 // A comparison compares parts of a state with the disk. Its results are the fields up to wait.
 type comparison struct {
-	next    *state        // without a new snapshot; the old state if nothing changed
+	next    *state        // without a new snapshot; equals the old state if nothing changed
 	visible bool          // readers will see a difference
 	rewatch bool          // the directories to watch may have changed
 	wait    time.Duration // time until a file being written is checked again; 0 means settled
 
-	seen    map[key]struct{} // already listed or a target
+	seen    map[key]struct{} // already listed, or a target
 	targets []target
 }
 
@@ -157,8 +155,8 @@ func (s *state) look(keys []key, grace time.Duration) *comparison {
 		}
 	}
 
-	// Parsing is CPU-bound, so more goroutines than processors do not help. Each checks many
-	// targets, since the stack of a new one must grow for the parser.
+	// Parsing is CPU-bound, so more goroutines than processors would not help. Each one checks many targets,
+	// since the stack of a new goroutine must grow for the parser.
 	var checking sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(len(l.targets)))
@@ -186,7 +184,7 @@ func (l *comparison) first(k key) bool {
 	return !seen
 }
 
-// list reads a folder's listing again and adds what was added or removed.
+// list reads a folder's listing again, and adds what was added or removed as targets.
 func (l *comparison) list(i int) {
 	f := l.next.folders[i]
 	if f.standard || !l.first(key{folder: i}) {
@@ -198,8 +196,8 @@ func (l *comparison) list(i int) {
 		l.add(i, name)
 	}
 
-	// A caller that asks for the listing waits for what is new in it, even if another check found
-	// it before.
+	// A caller that asks for the listing waits for everything new in it, even if another check found that
+	// before.
 	for _, e := range f.entries {
 		if e.Phase == follow.Moving {
 			l.add(i, e.name)

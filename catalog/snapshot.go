@@ -13,8 +13,8 @@ import (
 	"deepwork/catalog/job"
 )
 
-// A Snapshot is the contents of the job folders at one moment. It is immutable; readers take it
-// without a lock (Catalog.Snapshot) and may store it.
+// A Snapshot is the content of the job folders at one moment. It is immutable; readers load it without a lock
+// (Catalog.Snapshot) and may store it.
 type Snapshot struct {
 	Version uint64      // grows by one with every published change
 	Jobs    []*job.Job  // good jobs, in the order of their folders
@@ -24,23 +24,23 @@ type Snapshot struct {
 	errs   map[string]*LoadError // by directory name, then by the served name
 }
 
-// A LoadError reports a job that currently cannot be loaded. If its last good definition is still
-// served, the job is in Jobs too.
+// A LoadError reports a job that currently cannot be loaded. If its last good definition is still served, the
+// job is also in Jobs.
 type LoadError struct {
 	JobName     string          // the directory's name
 	JobDir      string          // absolute
 	Diagnostics job.Diagnostics // all errors
 }
 
-// Job returns the job with this name, else this directory name, else nil.
+// Job returns the job with this name, else the one with this directory name, else nil.
 func (s *Snapshot) Job(name string) *job.Job { return s.byName[name] }
 
-// Err returns the load error of a job by its directory's name, or by the name of the definition
-// that is still served; nil means none.
+// Err returns the load error of a job, given its directory's name or the name of the definition that is still
+// served; nil means no error.
 func (s *Snapshot) Err(name string) *LoadError { return s.errs[name] }
 
-// Missing returns the jobs that load, but name files that do not exist, with an error for each.
-// It looks at the disk, one stat for each file.
+// Missing returns the jobs that load but name missing files, with an error for each file. It reads the disk,
+// one stat per file.
 func (s *Snapshot) Missing() (all []LoadError) {
 	for _, j := range s.Jobs {
 		if j.Bundled {
@@ -53,8 +53,8 @@ func (s *Snapshot) Missing() (all []LoadError) {
 	return all
 }
 
-// FolderFaults says which job folders have no jobs because of how they are written or since they do not exist, one
-// sentence each. It looks at the disk.
+// FolderFaults says which job folders have no jobs because of how they are written, or because they do not
+// exist, one sentence each. It reads the disk.
 func FolderFaults(additional []string) (all []string) {
 	for _, dir := range additional {
 		if !filepath.IsAbs(dir) {
@@ -70,19 +70,19 @@ func FolderFaults(additional []string) (all []string) {
 // FolderFaults is FolderFaults for the additional folders of the catalog.
 func (c *Catalog) FolderFaults() []string { return FolderFaults(c.options.Additional) }
 
-// Fresh returns a snapshot that includes every write to the job folders that ended before the call:
-// new, changed and removed jobs (DESIGN "Read your own writes"). If nothing changed, it costs one
-// stat of each job's file, on the caller's goroutine, and does not wait. Otherwise the changed
-// files are read again, and Fresh waits for that until ctx ends. It also waits for a file that is
-// being written: about 10 ms after the last write, 50 ms if it looks like half of a save, and at
-// most 200 ms; until then its last good definition is served.
+// Fresh returns a snapshot that includes every write to the job folders that ended before the call: new,
+// changed and removed jobs (DESIGN "Read your own writes"). If nothing changed, it costs one stat of each
+// job's file, on the caller's goroutine, and does not wait. Otherwise the changed files are read again, and
+// Fresh waits for that until ctx ends. It also waits for a file that is being written: about 10 ms after the
+// last write, 50 ms if it looks like half of a save, and at most 200 ms; until then its last good definition
+// is served.
 func (c *Catalog) Fresh(ctx context.Context) (*Snapshot, error) {
 	return c.look(ctx, c.state.Load(), (*state).stale)
 }
 
-// FreshJob is Fresh for a caller that needs one job, by its name or directory name: while that is
-// served from the same directory, it costs one stat of each folder and of the job's file. If it is
-// a standard job, its folder is written to disk; FreshJob fails if that fails.
+// FreshJob is Fresh for a caller that needs one job, by its name or directory name. While that job is served
+// from the same directory, it costs one stat of each folder and of the job's file. If it is a standard job,
+// FreshJob writes its folder to disk, and fails if that fails.
 func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) {
 	st := c.state.Load()
 	was := st.snap.Job(name)
@@ -102,10 +102,10 @@ func (c *Catalog) FreshJob(ctx context.Context, name string) (*Snapshot, error) 
 	return snap, nil
 }
 
-// look makes the owner check the keys that stale finds, and what is due, again while a file is being
-// written. Concurrent calls share the work: the second finds nothing left to
-// do. If the owner meanwhile had another state, it may result from checks before the caller's write
-// and contain a name that is not among the keys, so the comparison is repeated.
+// look makes the owner check the keys that stale finds, and what is due, and check again while a file is
+// being written. Concurrent calls share the work: the second finds nothing left to do. If the owner had
+// another state meanwhile, that may result from checks before the caller's write and contain a name that is
+// not among the keys, so the comparison is repeated.
 func (c *Catalog) look(ctx context.Context, st *state, stale func(*state) []key) (*Snapshot, error) {
 	keys := stale(st)
 	for left := follow.Bound; len(keys) > 0 || st.overdue(time.Now()); {
@@ -134,15 +134,15 @@ func (c *Catalog) ask(ctx context.Context, keys []key) (lookReply, error) {
 	})
 }
 
-// A state is everything known at one moment: the snapshot that readers see, and its sources. It is
-// immutable; the catalog's goroutine publishes the next.
+// A state is everything known at one moment: the snapshot that readers see, and its sources. It is immutable;
+// the catalog's goroutine publishes the next one.
 type state struct {
 	snap    *Snapshot
 	folders []*folder
 	due     time.Time // when to check again even without an event; zero means never
 }
 
-// A key names something to check: an entry of a folder, or, if name is "", the folder's listing.
+// A key says what to check: an entry of a folder or, if name is "", the folder's listing.
 type key struct {
 	folder int // index in state.folders
 	name   string
@@ -157,8 +157,8 @@ func (s *state) listings() []key {
 	return keys
 }
 
-// stale compares everything with the disk and returns the keys that a look would find changed. It
-// changes nothing, and may be called from any goroutine.
+// stale compares everything with the disk and returns the keys that a look would find changed. It changes
+// nothing, and may be called from any goroutine.
 func (s *state) stale() []key {
 	var keys []key
 	for i, f := range s.folders {
@@ -172,8 +172,8 @@ func (s *state) stale() []key {
 	return keys
 }
 
-// staleFor is stale for what the name of a job refers to: the listings, and the entries of its
-// directory's name; everything if the name is unknown.
+// staleFor is stale for only what a job's name refers to: the listings, and the entries of its directory's
+// name; everything if the name is unknown.
 func (s *state) staleFor(name string) (keys []key) {
 	j := s.snap.Job(name)
 	if j == nil {
@@ -191,8 +191,8 @@ func (s *state) staleFor(name string) (keys []key) {
 	return keys
 }
 
-// staleEntries is stale for entries of a folder. If there are many, it compares halves
-// concurrently, since most of the time is spent in system calls.
+// staleEntries is stale for entries of a folder. If there are many, it compares two halves concurrently,
+// since most of the time is spent in system calls.
 func staleEntries(folder int, entries []*entry) (keys []key) {
 	if half := len(entries) / 2; half >= 128 {
 		second := make(chan []key, 1)

@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// GitBranch is what start_workflow does with a session's branch_name.
+// GitBranch says what start_workflow does with a session's branch_name.
 type GitBranch string
 
 // The values of git.branch; the default is BranchName.
 const (
-	BranchName     GitBranch = "name"     // only names it
+	BranchName     GitBranch = "name"     // only names the branch
 	BranchCreate   GitBranch = "create"   // creates the branch
-	BranchCheckout GitBranch = "checkout" // creates it and switches to it
+	BranchCheckout GitBranch = "checkout" // creates the branch and switches to it
 )
 
-// Override is who may override a review.
+// Override says who may override a review.
 type Override string
 
-// The values of quality_gate.override, each stricter than the one before; the default is
-// OverrideAgent (seed 000, 001.4.9).
+// The values of quality_gate.override, from least to most strict; the default is OverrideAgent (seed 000,
+// 001.4.9).
 const (
-	OverrideAgent Override = "agent" // any caller, by giving a reason
+	OverrideAgent Override = "agent" // any caller that gives a reason
 	OverrideHuman Override = "human" // a person
 	OverrideNever Override = "never" // nobody
 )
@@ -40,15 +40,14 @@ func (o Override) Stricter(than Override) bool {
 	return slices.Index(Overrides, string(o)) > slices.Index(Overrides, string(than))
 }
 
-// A Config is one config.yml with the defaults filled in. It is immutable. The tags of its types are
-// the format of the file: see yamltree.Decoder.Decode; the names in them are those of texts
-// and forms.
+// A Config is one config.yml with the defaults filled in. It is immutable. The tags of its types define the
+// format of the file, see yamltree.Decoder.Decode; the names in the tags are those of texts and forms.
 type Config struct {
 	Version     string      `yaml:"version" written:"" is:"a text like \"1.0\""` // as written; default "1.0"
 	Platforms   []string    `yaml:"platforms"`
 	QualityGate QualityGate `yaml:"quality_gate"`
 	Git         Git         `yaml:"git"`
-	// Toolsets are names from Toolsets; nil means DefaultToolsets.
+	// Toolsets are names from the variable Toolsets; nil means DefaultToolsets.
 	Toolsets []string `yaml:"toolsets" oneof:"workflows,remote,board,source"`
 
 	HTTP          HTTP          `yaml:"http"`
@@ -61,12 +60,12 @@ type Config struct {
 	Checks    Checks           `yaml:"checks"`
 	Sessions  Sessions         `yaml:"sessions"`
 	Prices    map[string]Price `yaml:"prices" own:"" each:"price" is:"a mapping of the names of models to their prices"`
-	Notify    []string         `yaml:"notify" own:"" as:"command"` // gets what needs a person
+	Notify    []string         `yaml:"notify" own:"" as:"command"` // is notified of what needs a person
 	UI        UI               `yaml:"ui" own:""`
 	Telemetry Telemetry        `yaml:"telemetry" own:""`
 
-	Approval *Approval // nil means that approval is not needed, and everything is in force
-	// Wanted is the config as it would be in force if the user approved the folder; nil if they have.
+	Approval *Approval // nil means that no approval is needed, and everything is in force
+	// Wanted is the config that would be in force if the user approved the folder; nil if they have.
 	Wanted *Config
 }
 
@@ -81,32 +80,33 @@ func (Config) Tags() map[string]string {
 type QualityGate struct {
 	// run without a shell; nil means none
 	AgentReviewCommand []string `yaml:"agent_review_command" as:"command"`
-	// NAME or NAME:VARIANT of an executor that reviews; "" means none; not beside AgentReviewCommand
+	// NAME or NAME:VARIANT of an executor that reviews; "" means none; cannot be combined with
+	// AgentReviewCommand
 	ReviewerExecutor string `yaml:"reviewer_executor" as:"executor"`
-	// of one review; 0 means depending on the number of files
+	// of one review; 0 means that it depends on the number of files
 	DefaultTimeout     time.Duration `yaml:"default_timeout"`
 	DefaultMaxAttempts int           `yaml:"default_max_attempts" min:"1" max:"10000"` // default 3
-	// default the number of processors, at least 2
+	// default: the number of processors, at least 2
 	MaxConcurrentReviews int           `yaml:"max_concurrent_reviews" min:"1" max:"10000"`
 	ReplyWithin          time.Duration `yaml:"reply_within" min:"1ms"`       // default 50 s
 	MaxInlineFiles       int           `yaml:"max_inline_files" max:"10000"` // default 5
-	// sessions keep to the reviewer and the criteria that they began with
+	// sessions keep the reviewer and the criteria that they began with
 	Pin bool `yaml:"pin"`
-	// default OverrideAgent; a project's config can only make it stricter, the user's own wins
+	// default OverrideAgent; a project's config can only make it stricter; the user's own wins
 	Override Override `yaml:"override" oneof:"agent,human,never"`
 }
 
 // UI configures the pages (key ui).
 type UI struct {
-	EditorURL string `yaml:"editor_url" as:"editor"` // followed by the absolute path of a file; default vscode://file
+	EditorURL string `yaml:"editor_url" as:"editor"` // precedes the absolute path of a file; default vscode://file
 }
 
-// Telemetry configures where traces and metrics go (key telemetry). It is off by default.
+// Telemetry says where traces and metrics go (key telemetry). It is off by default.
 type Telemetry struct {
 	// of an OTLP/HTTP receiver, without /v1/traces; "" means OTEL_EXPORTER_OTLP_ENDPOINT
 	OTLP     string `yaml:"otlp" as:"server url"`
 	TraceURL string `yaml:"trace_url" as:"trace url"` // a link in which {trace_id} is replaced; "" means none
-	Content  bool   `yaml:"content"`                  // goals and feedback are sent, too
+	Content  bool   `yaml:"content"`                  // also send goals and feedback
 }
 
 // Link returns the link to a trace, "" if none is configured.
@@ -116,7 +116,7 @@ func (t Telemetry) Link(traceID string) string {
 
 // Checks configures the checks of steps (key checks).
 type Checks struct {
-	// steps whose checks run at once; default the number of processors
+	// how many steps are checked at once; default: the number of processors
 	MaxConcurrent int `yaml:"max_concurrent" min:"1" max:"10000"`
 }
 
@@ -127,12 +127,13 @@ type Git struct {
 
 // Sessions configures how long sessions are kept (key sessions).
 type Sessions struct {
-	// KeepEnded is how long a session is kept after its end; 0, the default, means forever. The minimum is an hour,
-	// since somebody may still look at a session that has just ended.
+	// KeepEnded is how long a session is kept after its end; 0, the default, means forever. The minimum is an
+	// hour, since somebody may still look at a session that has just ended.
 	KeepEnded time.Duration `yaml:"keep_ended" min:"1h" max:"87600h" zero:"forever"`
 }
 
-// A Price is what a model costs, in USD per million tokens (key prices). It's used if an agent doesn't report a cost.
+// A Price is the price of a model in USD per million tokens (key prices). It is used if an agent does not
+// report a cost.
 type Price struct {
 	Input      float64
 	CacheRead  float64 // default: Input
@@ -181,7 +182,7 @@ var Toolsets = []string{"workflows", "remote", "board", "source"}
 // DefaultToolsets are the sets that a server offers unless others are chosen.
 var DefaultToolsets = Toolsets[:3:3]
 
-// KnownExecutors are the executors with built-in commands, so that the config need not give one.
+// KnownExecutors are the executors with built-in commands, which the config may omit.
 var KnownExecutors = []string{"CLAUDE_CODE", "CODEX", "CURSOR_AGENT", "GEMINI", "OPENCODE"}
 
 // The environment variables that the program reads or sets for agents.
@@ -189,19 +190,19 @@ const (
 	// JobsFoldersEnv lists more job folders: absolute paths, separated as the system separates
 	// lists (`:`, on Windows `;`).
 	JobsFoldersEnv = "DEEPWORK_ADDITIONAL_JOBS_FOLDERS"
-	AttemptEnv     = "DEEPWORK_ATTEMPT_ID" // the id of the attempt that an agent works in
-	BoardEnv       = "DEEPWORK_BOARD"      // the file of that attempt's board, absolute
+	AttemptEnv     = "DEEPWORK_ATTEMPT_ID" // the id of the attempt on which an agent works
+	BoardEnv       = "DEEPWORK_BOARD"      // the absolute path of that attempt's board
 	StoreEnv       = "DEEPWORK_STORE"      // the URL of the store, as in the user's own config
-	SessionEnv     = "DEEPWORK_SESSION_ID" // the workflow session and the step that the agent of a run does
+	SessionEnv     = "DEEPWORK_SESSION_ID" // the workflow session and the step that a run's agent does
 	StepEnv        = "DEEPWORK_STEP_ID"
-	MCPURLEnv      = "DEEPWORK_MCP_URL" // the server to which it reports, and a file as .mcp.json that names it
+	MCPURLEnv      = "DEEPWORK_MCP_URL" // the server to which it reports, and a file like .mcp.json that names it
 	MCPConfigEnv   = "DEEPWORK_MCP_CONFIG"
 	ProjectEnv     = "DEEPWORK_PROJECT" // the name of the project in that store
 )
 
-// ConversationEnv has the names of the variables that coding agents set for the programs that they start. They bind a
-// further agent to the conversation of the first one, or keep it from starting. Variables by which people configure
-// these agents, such as CODEX_HOME and CLAUDE_CODE_USE_BEDROCK, are not among them.
+// ConversationEnv has the names of the variables that coding agents set for the programs they start. In
+// another agent they would bind it to the first one's conversation, or keep it from starting. Variables with
+// which people configure these agents, such as CODEX_HOME and CLAUDE_CODE_USE_BEDROCK, are not among them.
 var ConversationEnv = []string{
 	"CLAUDECODE", "CLAUDE_PID", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID",
 	"CLAUDE_CODE_SESSION_ACCESS_TOKEN", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_HOST_SESSION_ID",
@@ -212,8 +213,8 @@ var ConversationEnv = []string{
 	"GEMINI_CLI", "CURSOR_AGENT",
 }
 
-// JobsFolders returns the job folders of JobsFoldersEnv. Relative ones are not used, since the working directory of a
-// server is its client's choice: catalog.FolderFaults says so.
+// JobsFolders returns the job folders of JobsFoldersEnv. Relative ones are ignored, since the client chooses
+// a server's working directory; catalog.FolderFaults reports them.
 func JobsFolders() (folders []string) {
 	for _, dir := range filepath.SplitList(os.Getenv(JobsFoldersEnv)) {
 		if dir = strings.TrimSpace(dir); filepath.IsAbs(dir) {

@@ -17,10 +17,10 @@ import (
 	"deepwork/catalog/job"
 )
 
-// plainName is the form of the names of tokens, groups and sources.
+// plainName matches the names of tokens, groups and sources.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// texts are the rules of texts in the tags of the model.
+// texts are the rules for texts, by their names in the tags of the model.
 var texts = map[string]yamltree.Text{
 	"filled":     filled,
 	"executor":   checked(job.CheckExecutor),
@@ -31,11 +31,11 @@ var texts = map[string]yamltree.Text{
 	"origin":     quoting(Origin),
 	"constant": matching(`^[A-Z][A-Z0-9_]*$`,
 		"is not a name of upper-case letters, digits and '_', as in CLAUDE_CODE"),
-	// Part of a ref, and of a branch name that needs no quotes; git check-ref-format(1).
+	// Part of a ref, and of a branch name that needs no quotes; see git check-ref-format(1).
 	"branch prefix": matching(`^([A-Za-z0-9_][A-Za-z0-9_-]{0,30}[/-]){1,3}$`,
 		"is not the beginning of a branch name: expected letters, digits, _ and -, with a / or - at the end, such as "+
 			"agents/"),
-	// A URL or path is not the name of a remote.
+	// URLs and paths are not names of remotes.
 	"remote": matching(`^([A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$`,
 		`is not the name of a remote, as git remote lists them; "" means no remote`),
 	"prefix": matching(`^[A-Za-z0-9_-]{0,32}$`,
@@ -134,12 +134,12 @@ var texts = map[string]yamltree.Text{
 	},
 }
 
-// checked returns the rule of texts for which check returns no error.
+// checked returns the rule that accepts the texts for which check returns no error.
 func checked(check func(s string) error) yamltree.Text {
 	return func(s string) (string, error) { return s, check(s) }
 }
 
-// quoting returns the rule of texts that normalize normalizes; its fault follows other texts.
+// quoting returns the rule for texts that normalize accepts and rewrites; the error quotes the text.
 func quoting(normalize func(s string) (string, error)) yamltree.Text {
 	return func(s string) (string, error) {
 		text, err := normalize(s)
@@ -150,7 +150,8 @@ func quoting(normalize func(s string) (string, error)) yamltree.Text {
 	}
 }
 
-// matching returns the rule of texts that match a regular expression; fault follows other texts.
+// matching returns the rule for texts that match a regular expression; fault is the end of the error for
+// others.
 func matching(expression, fault string) yamltree.Text {
 	form := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 	return func(s string) (string, error) {
@@ -174,8 +175,8 @@ func isFolder(s string) bool {
 		!strings.ContainsFunc(s, unicode.IsControl) && filepath.IsLocal(s)
 }
 
-// forms returns the forms of values in the tags of the model; limits is the file in which limits are
-// set.
+// forms returns the forms of values, by their names in the tags of the model; limits is the file that sets
+// limits.
 func forms(limits string) map[string]yamltree.Form {
 	return map[string]yamltree.Form{
 		"command": command,
@@ -210,7 +211,7 @@ func forms(limits string) map[string]yamltree.Form {
 	}
 }
 
-// command decodes a command line, or the list of its words; empty means nil.
+// command decodes a command line, or the list of its words; an empty one is nil.
 func command(d *yamltree.Decoder, v yamltree.Value, to any) {
 	words := to.(*[]string)
 	const what = "a command line or the list of its words"
@@ -239,7 +240,7 @@ func command(d *yamltree.Decoder, v yamltree.Value, to any) {
 	*words = split
 }
 
-// program decodes a command that is not empty.
+// program decodes a nonempty command.
 func program(d *yamltree.Decoder, v yamltree.Value, to any) {
 	faults := d.Faults()
 	if command(d, v, to); len(*to.(*[]string)) == 0 && d.Faults() == faults {
@@ -280,12 +281,12 @@ func (writtenAutoStart) Tags() map[string]string {
 	}
 }
 
-// A writtenWorker is what a machine works for, as written.
+// A writtenWorker has the projects of a worker, as written.
 type writtenWorker struct {
 	Projects map[string]string `yaml:"projects" each:"folder" is:"a mapping of the names of projects to folders"`
 }
 
-// A writtenPrice holds the prices of a model as written.
+// A writtenPrice has the prices of a model, as written.
 type writtenPrice struct {
 	Input      float64  `yaml:"input" max:"1e6" is:"the USD per million tokens,"`
 	Output     float64  `yaml:"output" max:"1e6" is:"the USD per million tokens,"`
@@ -313,21 +314,20 @@ func price(d *yamltree.Decoder, v yamltree.Value, to any) {
 	*to.(*Price) = p
 }
 
-// operators are the words with a meaning in a shell only; a command would get them as meaningless
-// arguments.
+// operators are words that mean something only to a shell; a command would get them as meaningless arguments.
 var operators = []string{"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1", "&>"}
 
-// SplitCommand splits a command line into words as a POSIX shell does, without its variables,
-// patterns and operators. Single quotes keep everything; double quotes keep all but a backslash
-// before ", \, $, ` or a line break; elsewhere a backslash keeps the next character. A blank line
-// has no words. An error says what is wrong with the line.
+// SplitCommand splits a command line into words like a POSIX shell, but without variables, patterns and
+// operators. Single quotes keep everything; double quotes keep everything except a backslash before ", \, $,
+// ` or a line break; elsewhere a backslash keeps the next character. A blank line has no words. An error says
+// what is wrong with the line.
 func SplitCommand(line string) ([]string, error) {
 	var (
 		words  []string
 		word   strings.Builder
-		inWord bool // also for an empty one, from quotes
+		inWord bool // true also for an empty word, from quotes
 		plain  = true
-		quote  byte // the open one, or 0
+		quote  byte // the open quote, or 0
 	)
 
 	if strings.IndexByte(line, 0) >= 0 {

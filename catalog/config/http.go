@@ -14,36 +14,36 @@ import (
 
 // HTTP configures the network transports (key http).
 type HTTP struct {
-	// Tokens are the callers with access; if any are set, a bearer token is required.
+	// Tokens are the callers with access. If any are set, a bearer token is required.
 	Tokens []Token `yaml:"tokens" own:"--token-file" is:"a list of tokens, each {name: …, sha256: …}"`
-	// IdleTimeout is how long a connection may be silent before it is closed; its sessions stay
-	// resumable. Default 1 h; 0 means never.
+	// IdleTimeout is how long a connection may be silent before it is closed. Its sessions can still be
+	// resumed. Default 1 h; 0 means never.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// AllowedHosts are Host headers that are accepted in addition to those of the listen address,
-	// without a port and in lower case. AllowedOrigins are the Origins of web pages that may call,
-	// as scheme://host[:port], in lower case.
+	// AllowedHosts are Host headers to accept in addition to those of the listen address, in lower case and
+	// without a port. AllowedOrigins are the Origins of web pages that may call, as scheme://host[:port], in
+	// lower case.
 	AllowedHosts   []string `yaml:"allowed_hosts" own:"--allowed-host" each:"host"`
 	AllowedOrigins []string `yaml:"allowed_origins" own:"--allowed-origin" each:"origin"`
-	// MaxConnections bounds the network connections that serve a request or a stream; the requests of
-	// others wait. Default 6,000.
+	// MaxConnections limits the network connections that serve a request or a stream; further requests wait.
+	// Default 6,000.
 	MaxConnections int `yaml:"max_connections" min:"1" max:"1000000"`
-	// MaxRequests bounds the number of requests in flight. Default 1,024.
+	// MaxRequests limits the number of requests in flight. Default 1,024.
 	MaxRequests int `yaml:"max_requests" min:"1" max:"100000"`
-	// MaxBodyBytes bounds the body of a request. Default 4 MiB.
+	// MaxBodyBytes limits the body of a request. Default 4 MiB.
 	MaxBodyBytes int `yaml:"max_body_bytes" min:"1024" max:"268435456"`
-	// Quotas bound what one caller with a token has at once.
+	// Quotas limit what one caller with a token may have at once.
 	Quotas Quotas `yaml:"quotas" own:""`
 }
 
-// Quotas are what one identity may have at once, so that it cannot use up what others need.
+// Quotas limit what one identity may have at once, so that it cannot use up what others need.
 type Quotas struct {
 	Requests int `yaml:"requests" min:"1" max:"100000"` // calls and other requests in flight; default 256
 }
 
-// A Token gives one caller access: the name is the caller's identity. Several may have one name, so
-// that a token can be replaced without an interruption; each has its own group and rights.
+// A Token gives one caller access; its name is the caller's identity. Several tokens may have one name, so
+// that a token can be replaced without interruption; each has its own group and rights.
 type Token struct {
-	// of letters, digits, '.', '_' and '-', 1 to 64 of them
+	// 1 to 64 letters, digits, '.', '_' and '-'
 	Name string `yaml:"name" as:"token name" add:"the name of the caller"`
 	// as 64 lower-case hex digits
 	SHA256 string `yaml:"sha256" as:"token hash" add:"the SHA-256 of the token, which deepwork token new prints"`
@@ -51,8 +51,8 @@ type Token struct {
 	Rights Rights `yaml:"rights" as:"rights"` // beyond the calls that are open to every caller
 }
 
-// CheckTokenName returns what is wrong with a token's name, or nil. Names are the identities of
-// callers and appear in logs and sessions.
+// CheckTokenName returns what is wrong with a token's name, or nil. Names are callers' identities and appear
+// in logs and sessions.
 func CheckTokenName(name string) error {
 	if err := checkName("a token", name); err != nil {
 		return err
@@ -75,8 +75,8 @@ func checkName(of, name string) error {
 	return nil
 }
 
-// ParseTokenHash reads the SHA-256 of a token, 64 hex digits, and returns it in lower case. The
-// error does not repeat the input, which may be the token itself.
+// ParseTokenHash reads the SHA-256 of a token, 64 hex digits, and returns it in lower case. The error does
+// not contain the input, which may be the token itself.
 func ParseTokenHash(s string) (string, error) {
 	if b, err := hex.DecodeString(s); err != nil || len(b) != 32 {
 		return "",
@@ -86,7 +86,7 @@ func ParseTokenHash(s string) (string, error) {
 	return strings.ToLower(s), nil
 }
 
-// HostName checks a host that requests may name, and normalizes it.
+// HostName checks and normalizes a host that requests may name.
 func HostName(s string) (string, error) {
 	host := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	if net.ParseIP(host) != nil {
@@ -102,7 +102,7 @@ func HostName(s string) (string, error) {
 	return host, nil
 }
 
-// Origin checks the origin of web pages, and normalizes it.
+// Origin checks and normalizes the origin of web pages.
 func Origin(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || u.Hostname() == "" || strings.Contains(u.Host, "*") ||
@@ -115,7 +115,7 @@ func Origin(s string) (string, error) {
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
 }
 
-// Rights are what a caller may do beyond the calls that are open to every caller, as a set of bits.
+// Rights say what a caller may do beyond the calls that are open to every caller, as a set of bits.
 type Rights uint8
 
 // The rights of a token.
@@ -129,7 +129,7 @@ const (
 
 var rightNames = []string{"agents", "merge", "person"} // in the order of the bits
 
-// String returns the names of the rights, as ParseRights reads them.
+// String returns the names of the rights, in the form that ParseRights reads.
 func (r Rights) String() string {
 	var names []string
 	for i, name := range rightNames {

@@ -17,7 +17,7 @@ const FileName = "config.yml"
 // MaxBytes is the maximum size of a config.yml: 1 MiB.
 const MaxBytes = yamltree.MaxBytes
 
-// content is what a file may have: the keys of a project's, and those of the user's own.
+// content is what a file may contain: the keys of a project's config, and those of the user's own.
 type content struct {
 	Config
 	User
@@ -26,8 +26,8 @@ type content struct {
 // A parser collects the errors in one file.
 type parser struct{ yamltree.Decoder }
 
-// newParser returns a parser of the user's own file, or of a project's, which may not have keys with
-// the tag own: the error names the flag that also sets it, if there is one.
+// newParser returns a parser for the user's own file, or for a project's, which may not have keys with the
+// tag own. The error for these names the flag that also sets the key, if there is one.
 func newParser(file string, own bool) *parser {
 	limits := UserFile()
 	p := &parser{}
@@ -44,9 +44,9 @@ func newParser(file string, own bool) *parser {
 	return p
 }
 
-// Parse reads the bytes of a config.yml. file is its name in diagnostics. An empty file gives the
-// defaults. With a nil Config it returns all errors in the file, ordered by position; those that
-// span several keys only if there are no others. It never touches the disk.
+// Parse reads the bytes of a config.yml. file is its name in diagnostics. An empty file gives the defaults.
+// If the Config is nil, it returns all errors in the file, ordered by position; it reports those that span
+// several keys only if there are no others. It never touches the disk.
 func Parse(file string, source []byte) (*Config, job.Diagnostics) {
 	p := newParser(file, false)
 	c := content{Config: *Default()}
@@ -69,7 +69,7 @@ func (p *parser) parse(source []byte, c *content) *yaml.Node {
 	return root
 }
 
-// decode decodes the root of a file, and completes what the file may leave out.
+// decode decodes the root of a file, and fills in what the file may omit.
 func (p *parser) decode(root *yaml.Node, c *content) {
 	p.Decode(yamltree.Self(root), c)
 	for _, all := range []*[]string{&c.Toolsets, &c.HTTP.AllowedHosts, &c.HTTP.AllowedOrigins} {
@@ -92,7 +92,7 @@ func (p *parser) decode(root *yaml.Node, c *content) {
 	}
 }
 
-// check checks what spans several keys of a file whose keys are all good.
+// check checks what spans several keys of a file whose keys are all valid.
 func (p *parser) check(c *Config) {
 	if q := c.QualityGate; len(q.AgentReviewCommand) > 0 && q.ReviewerExecutor != "" {
 		p.FaultAt([]any{"quality_gate"},
@@ -107,7 +107,7 @@ func (p *parser) check(c *Config) {
 					yamltree.Quote(repo.Path))
 			}
 
-			// Some file systems ignore case, and the name is that of a worktree's folder.
+			// Some file systems ignore case, and the name becomes that of a worktree's folder.
 			first := slices.IndexFunc(project.Repos, func(o Repo) bool { return strings.EqualFold(o.Name, repo.Name) })
 			if first < k {
 				p.FaultAt(at, "the name %s is that of the project's repo %d too: give one of them another",
@@ -144,7 +144,7 @@ func (p *parser) check(c *Config) {
 	}
 }
 
-// fault returns what contradicts itself in a source, or is missing, or "".
+// fault returns what is contradictory or missing in a source, or "".
 func (s *WorkflowSource) fault() string {
 	command, url := len(s.Command) > 0, s.URL != ""
 	switch {
@@ -163,8 +163,8 @@ func (s *WorkflowSource) fault() string {
 	return ""
 }
 
-// Places returns the line of each key of a config file, by path: git.branch, and
-// workflow_tools.sources.ci for the list entry with the name ci. Unreadable parts are left out.
+// Places returns the line of each key of a config file, by path: git.branch, and workflow_tools.sources.ci
+// for the list entry named ci. It leaves out unreadable parts.
 func Places(source []byte) map[string]int {
 	lines := make(map[string]int)
 	doc, _, err := yamltree.Documents(source)

@@ -23,15 +23,15 @@ import (
 	"deepwork/catalog/internal/follow"
 )
 
-// A Source serves the config of one project and follows the edits of its files: the project's own,
-// and the user's, which takes precedence. Its methods may be called from any goroutine.
+// A Source serves the config of one project and follows edits of its files: the project's own, and the
+// user's, which takes precedence. Its methods may be called from any goroutine.
 type Source struct {
 	// Logger logs each bad edit once; nil means slog.Default. It must be set before the first call
 	// of Current.
 	Logger *slog.Logger
-	// Approve returns which parts of the project's config are in force. It is called by each call
-	// of Current, and returns the same pointer while nothing changes. nil approves everything. It
-	// must be set before the first call of Current.
+	// Approve returns which parts of the project's config are in force. Each call of Current calls it, and it
+	// returns the same pointer while nothing changes. nil approves everything. It must be set before the
+	// first call of Current.
 	Approve func(project *Config, user *User) *Approval
 
 	project  file[Config]
@@ -39,7 +39,7 @@ type Source struct {
 	composed atomic.Pointer[composed]
 }
 
-// composed is a config, and its sources.
+// composed is a config with the files from which it was made.
 type composed struct {
 	project  *Config
 	user     *User
@@ -47,13 +47,13 @@ type composed struct {
 	result   *Config
 }
 
-// Open returns the source of a project; root must be absolute. It does not touch the disk: a bad
-// file is not an error of Open but of Current.
+// Open returns the source of a project; root must be absolute. It does not touch the disk: a bad file is an
+// error of Current, not of Open.
 func Open(root string) *Source {
 	s := &Source{}
 	path := filepath.Join(root, ".deepwork", FileName)
 
-	// A file elsewhere may hold secrets, which what is said of its errors would quote.
+	// A file elsewhere may contain secrets, which messages about its errors would quote.
 	s.project.open(path, Default(), func() error {
 		return durable.Inside(root, path)
 	}, func(data []byte) (*Config, error) {
@@ -61,8 +61,8 @@ func Open(root string) *Source {
 		return c, faults.Err()
 	})
 	s.user.open(UserFile(), &User{}, func() error {
-		if fi, err := os.Stat(UserFile()); err == nil { // one that cannot be read is another matter
-			// then it is not used whatever it says (cmd/deepwork/docs/reference/security.md)
+		if fi, err := os.Stat(UserFile()); err == nil { // an unreadable file is reported elsewhere
+			// in that case the file is ignored, whatever it says (cmd/deepwork/docs/reference/security.md)
 			if fault := durable.FaultOf("it", fi); fault != "" {
 				return errors.New(fault)
 			}
@@ -79,14 +79,13 @@ func Open(root string) *Source {
 // Path returns the absolute path of the project's file.
 func (s *Source) Path() string { return s.project.path }
 
-// Current returns the config of the files as they are now, including every write that ended before
-// the call (DESIGN "Configuration"). If nothing changed it costs one stat per file and does not
-// lock. Otherwise it reads the file, waiting while it is being written: about 10 ms, 50 ms if it
-// looks like half of a save, at most 200 ms, or until ctx ends. A bad edit is logged once, and
-// Current returns the last good config, which it also does for 500 ms while the file is missing,
-// empty, or the beginning of the last good one, as during a save. If no content was good since the
-// start, the error holds the job.Diagnostics with line and reason. A missing file gives the
-// defaults.
+// Current returns the config in the current files, including every write that ended before the call (DESIGN
+// "Configuration"). If nothing changed, it costs one stat per file and does not lock. Otherwise it reads the
+// file, and waits while that is being written: about 10 ms, 50 ms if it looks like half of a save, at most
+// 200 ms, or until ctx ends. A bad edit is logged once, and Current returns the last good config. It also
+// does so for 500 ms while the file is missing, empty, or the beginning of the last good one, as during a
+// save. If there was no good content since the start, the error holds the job.Diagnostics with line and
+// reason. A missing file gives the defaults.
 func (s *Source) Current(ctx context.Context) (*Config, error) {
 	logger := cmp.Or(s.Logger, slog.Default())
 	project, err := s.project.current(ctx, logger)
@@ -108,7 +107,7 @@ func (s *Source) Current(ctx context.Context) (*Config, error) {
 	}
 	c := &composed{project, user, approval, nil}
 	if w := approval.Withheld; w != nil && w.Denied {
-		c.result = approval.apply(user.Over(project)) // what the user's own config would run in the project neither
+		c.result = approval.apply(user.Over(project)) // without what the user's own config would run in the project
 		c.result.Sessions = user.Over(c.result).Sessions
 	} else {
 		c.result = user.Over(approval.apply(project))
@@ -126,7 +125,7 @@ func (s *Source) Own(ctx context.Context) (*User, error) {
 	return s.user.current(ctx, cmp.Or(s.Logger, slog.Default()))
 }
 
-// Telemetry returns that of the user's own config as it is now, the default if that has an error.
+// Telemetry returns the telemetry settings of the user's current config, or the default if that has an error.
 func (s *Source) Telemetry(ctx context.Context) Telemetry {
 	own, err := s.Own(ctx)
 	if err != nil {
@@ -143,9 +142,9 @@ func (s *Source) User() *User {
 	return &User{}
 }
 
-// Refused returns what is wrong with the files as Current last read them, with line and reason,
-// while an earlier content stays in use; nil means that the files themselves are in use, or none
-// is. It does not touch the disk, and never blocks.
+// Refused returns what is wrong with the files as Current last read them, with line and reason, while an
+// earlier content stays in use. nil means that the files themselves are in use, or none is. It does not touch
+// the disk, and never blocks.
 func (s *Source) Refused() error {
 	return errors.Join(s.project.refused(), s.user.refused())
 }
@@ -157,18 +156,18 @@ type WorkflowTools struct {
 	// path.Match globs on a workflow's name; none means all
 	Include []string `yaml:"include" each:"glob"`
 	Exclude []string `yaml:"exclude" each:"glob"`
-	// put before every tool's name: at most 32 letters, digits, '_' and '-'
+	// prefixed to every tool's name: at most 32 letters, digits, '_' and '-'
 	Prefix string `yaml:"prefix" as:"prefix"`
 	// default 5 min; 0 means only on request or notification
 	RefreshInterval time.Duration `yaml:"refresh_interval" min:"100ms" zero:"never"`
 	// 0 means none; nil means 5 min, or none if an agent or a person performs the steps
 	ExecutionTimeout *time.Duration `yaml:"execution_timeout"`
-	// 0: a call waits for the end; nil means 0, or 50 s if an agent or a person performs the steps
+	// 0 means that a call waits for the end; nil means 0, or 50 s if an agent or a person performs the steps
 	ReplyWithin    *time.Duration `yaml:"reply_within"`
 	StatusInterval time.Duration  `yaml:"status_interval" min:"10ms"`                    // default 2 s
 	MaxConcurrent  int            `yaml:"max_concurrent_executions" min:"1" max:"10000"` // default 10
 	KeepToolsFor   time.Duration  `yaml:"keep_tools_for"`                                // default 1 min
-	// of a failed query; default 3
+	// for a failed query; default 3
 	RetryAttempts int              `yaml:"retry_attempts" max:"10000"`
 	ExposeJobs    bool             `yaml:"expose_jobs"` // default false
 	Sources       []WorkflowSource `yaml:"sources" is:"a list of sources, each with a name and a command or a url"`
@@ -181,25 +180,25 @@ type WorkflowSource struct {
 	Command []string `yaml:"command" as:"command"` // run in the project root, over stdio
 	// in addition to the variables that every source gets
 	Env map[string]string `yaml:"env" keys:"variable" each:"one line"`
-	// more of the server's variables, by name; "*" means all of them
+	// names of more variables to pass from the server; "*" means all
 	PassEnv []string `yaml:"pass_env" each:"variable"`
 	URL     string   `yaml:"url" as:"server url"` // streamable HTTP
-	// with ${NAME}, replaced from the environment at each connection
+	// may contain ${NAME}, replaced from the environment at each connection
 	Headers map[string]string `yaml:"headers" keys:"header" each:"one line"`
-	// ExecutionTimeout is the source's own; nil means WorkflowTools.ExecutionTimeout.
+	// ExecutionTimeout is the source's own timeout; nil means WorkflowTools.ExecutionTimeout.
 	ExecutionTimeout *time.Duration `yaml:"execution_timeout"`
 	ListTool         string         `yaml:"list_tool" as:"tool" default:"workflows-list-tool"`
 	ExecuteTool      string         `yaml:"execute_tool" as:"tool" default:"workflows-execute-tool"`
 	StatusTool       string         `yaml:"status_tool" as:"tool" default:"workflows-status-tool"`
 	CancelTool       string         `yaml:"cancel_tool" as:"tool" default:"workflows-cancel-tool"`
-	// path.Match globs on the names of its tools that become tools here
+	// path.Match globs for the names of its tools that become tools here
 	Tools []string `yaml:"tools" each:"glob"`
 }
 
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 
-// Secrets returns the names of the environment variables that no reviewer, agent or setup command
-// gets: those used in headers of sources, and those of the receiver of telemetry.
+// Secrets returns the names of the environment variables that no reviewer, agent or setup command gets: those
+// used in headers of sources, and those of the telemetry receiver.
 func (c *Config) Secrets() []string {
 	all := telemetry.Secrets()
 	for _, s := range c.WorkflowTools.Sources {
@@ -212,8 +211,8 @@ func (c *Config) Secrets() []string {
 	return all
 }
 
-// CheckServerURL returns what is wrong with the URL of an MCP server, or "". It does not repeat the
-// URL, which may contain a password.
+// CheckServerURL returns what is wrong with the URL of an MCP server, or "". The text does not contain the
+// URL, which may have a password.
 func CheckServerURL(s string) string {
 	u, err := url.Parse(s)
 	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
@@ -229,17 +228,17 @@ func CheckServerURL(s string) string {
 	return ""
 }
 
-// A file follows the edits of one config file, whose content is a *T. Its methods may be called
-// from any goroutine.
+// A file follows edits of one config file, whose content is a *T. Its methods may be called from any
+// goroutine.
 type file[T any] struct {
 	path    string
 	format  follow.Format[T]
 	state   atomic.Pointer[follow.File[T]]
 	turn    chan struct{} // capacity 1, never closed: full while a call reads the file
-	missing *T            // the content if the file is missing
+	missing *T            // the content to use if the file is missing
 }
 
-// open returns a file for a path. It does not touch the disk. refuse is that of follow.Format.
+// open returns a file for a path. It does not touch the disk. refuse is the Refuse of follow.Format.
 func (s *file[T]) open(path string, missing *T, refuse func() error, parse func(data []byte) (*T, error)) {
 	s.path, s.missing, s.turn = path, missing, make(chan struct{}, 1)
 	s.format = follow.Format[T]{Limit: MaxBytes, Grace: follow.SaveBound, Refuse: refuse, Unreadable: s.unreadable,
@@ -317,19 +316,19 @@ func (s *file[T]) unreadable(st follow.Stamp, err error) error {
 		err = fmt.Errorf("it has %d bytes, more than the %d that are read", st.Size, MaxBytes)
 	default:
 		if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-			err = pathErr.Err // the message already has the path
+			err = pathErr.Err // the message already contains the path
 		}
 	}
 
 	return s.refusal(err)
 }
 
-// refusal is the error of calls while the file is not used. It wraps the reason.
+// refusal returns the error of calls while the file is not used. It wraps the reason.
 func (s *file[T]) refusal(reason error) error {
 	return fmt.Errorf("the configuration %s is not valid; correct it and call again: %w", s.path, reason)
 }
 
-// log logs a bad edit, and its end, once.
+// log logs a bad edit, and the end of that, once each.
 func (s *file[T]) log(logger *slog.Logger, was error, f *follow.File[T]) {
 	switch {
 	case f.Bad != nil && (was == nil || was.Error() != f.Bad.Error()):

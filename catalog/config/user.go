@@ -14,22 +14,23 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A User is the user's own config file: the keys of a project's, over which it takes precedence,
-// and keys that only the user may set (cmd/deepwork/docs/reference/security.md).
+// A User is the user's own config file: the keys of a project's config, over which it takes precedence, and
+// keys that only the user may set (cmd/deepwork/docs/reference/security.md).
 type User struct {
-	// absolute; the projects in them need no grant
+	// absolute paths; projects in these folders need no grant
 	TrustedFolders []string `yaml:"trusted_folders" own:"" each:"folder"`
-	// Store is the URL of the PostgreSQL database that has the sessions and the board; "" means files of this machine.
-	// It may contain a password, so no message may show it.
+	// Store is the URL of the PostgreSQL database with the sessions and the board; "" means files of this
+	// machine. It may contain a password, so no message may show it.
 	Store string `yaml:"store" own:"--store" as:"store"`
-	// WorkerProjects are the projects of a worker: their names in the store, and their folders on this
-	// machine, absolute (key worker.projects).
+	// WorkerProjects are the projects of a worker (key worker.projects): their names in the store, and the
+	// absolute paths of their folders on this machine.
 	WorkerProjects map[string]string `yaml:"worker" own:"" as:"worker"`
 
 	root *yaml.Node // nil if the file is empty
 }
 
-// UserFile returns the path of the user's config file, in the system's folder for such files, or "" without one.
+// UserFile returns the path of the user's config file, in the system's folder for such files, or "" if there
+// is no such folder.
 func UserFile() string {
 	dir := os.Getenv("XDG_CONFIG_HOME")
 	if runtime.GOOS == "windows" {
@@ -56,8 +57,7 @@ func ParseUser(file string, source []byte) (*User, job.Diagnostics) {
 	return &c.User, nil
 }
 
-// Over returns a config overridden by the user's file. Sources, executors and projects are merged
-// by name.
+// Over returns a config overridden by the user's file. Sources, executors and projects are merged by name.
 func (u *User) Over(c *Config) *Config {
 	if u.root == nil {
 		return c
@@ -65,7 +65,7 @@ func (u *User) Over(c *Config) *Config {
 
 	over := content{Config: *c}
 	over.Projects, over.Executors, over.WorkflowTools.Sources = nil, nil, nil
-	newParser(FileName, true).decode(u.root, &over) // without errors, since ParseUser found none
+	newParser(FileName, true).decode(u.root, &over) // ParseUser has found no errors
 	n := &over.Config
 	n.Projects = merged(c.Projects, n.Projects, func(p Project) string { return p.Name })
 	n.Executors = merged(c.Executors, n.Executors, func(e Executor) string { return e.Name })
@@ -73,7 +73,7 @@ func (u *User) Over(c *Config) *Config {
 		return s.Name
 	})
 
-	// There is one reviewer: the user's replaces the project's, whichever key either has.
+	// There is only one reviewer: the user's replaces the project's, whichever key either uses.
 	if q := &n.QualityGate; len(q.AgentReviewCommand) > 0 && c.QualityGate.ReviewerExecutor != "" {
 		q.ReviewerExecutor = ""
 	} else if q.ReviewerExecutor != "" {
@@ -82,7 +82,7 @@ func (u *User) Over(c *Config) *Config {
 	return n
 }
 
-// merged returns the entries of both lists; those of over replace others of the same name.
+// merged returns the entries of both lists; entries in over replace those with the same name.
 func merged[E any](under, over []E, name func(E) string) []E {
 	all := slices.Clone(under)
 	for _, e := range over {
@@ -95,29 +95,27 @@ func merged[E any](under, over []E, name func(E) string) []E {
 	return all
 }
 
-// An Approval determines which parts of a project's config are in force
-// (cmd/deepwork/docs/reference/security.md). Parts that run a program, connect to something or reach outside
-// the project need the user's approval.
+// An Approval says which parts of a project's config are in force (cmd/deepwork/docs/reference/security.md).
+// Parts that run a program, connect to something or reach outside the project need the user's approval.
 type Approval struct {
-	// Use is the project's config whose programs and connections are in force: the current one, an
-	// earlier one that was approved, or nil for none.
+	// Use is the project's config whose programs and connections are in force: the current one, an earlier
+	// one that was approved, or nil for none.
 	Use *Config
 	// Withheld is what is not in force; nil means that everything is.
 	Withheld *Withheld
-	// Files are the files in the project that approved commands name, relative to its root with
-	// slashes, and the SHA-256 of each as approved; one map for each approval of this config, which
-	// differ if a script was changed in between. nil means that they need no check.
+	// Files are the files in the project that approved commands name, by paths relative to its root, with
+	// slashes, and the approved SHA-256 of each. There is one map for each approval of this config; they
+	// differ if a script was changed in between. nil means that no check is needed.
 	Files []map[string]string
 }
 
 // Withheld is what a project's config asks for without the user's approval.
 type Withheld struct {
 	Asked  []Asked
-	Denied bool   // the user refused, also what their own config would run here
+	Denied bool   // the user refused, including what their own config would run here
 	Kept   bool   // earlier, approved values stay in force
 	Fault  string // why it cannot be approved until that is corrected, or ""
-	// Changed are the files and the keys of the config that differ from what was approved before; nil means that
-	// nothing was.
+	// Changed are the config's files and keys that differ from the last approval; nil if there was none.
 	Changed []string
 }
 
@@ -128,20 +126,20 @@ type Asked struct {
 	Text string
 }
 
-// AgentsKey is the key of what every project asks for: starting agents in it.
+// AgentsKey is the key of what every project asks for: to start agents in it.
 const AgentsKey = "agents"
 
-// ReviewerKey stands for running the user's own reviewer, which AgentsKey includes.
+// ReviewerKey is the key for running the user's own reviewer, which AgentsKey includes.
 const ReviewerKey = "reviewer"
 
 // SourcesKey is the prefix of the keys of sources.
 const SourcesKey = "workflow_tools.sources."
 
-// Plain reports whether only the start of agents was asked for.
+// Plain reports whether the config asks only for the start of agents.
 func (w *Withheld) Plain() bool { return len(w.Asked) == 1 && w.Asked[0].Key == AgentsKey }
 
-// Since says what has changed since the last approval, as the end of a sentence and another one without its end, or
-// returns "".
+// Since says what has changed since the last approval, as the end of a sentence followed by the beginning of
+// another, or returns "".
 func (w *Withheld) Since() string {
 	if len(w.Changed) == 0 {
 		return ""
@@ -149,8 +147,8 @@ func (w *Withheld) Since() string {
 	return ". Changed since the last approval: " + jsontext.Clip(strings.Join(w.Changed, ", "), 500)
 }
 
-// Of returns what was asked for under a key or, if that ends in a dot, under the first key with
-// that prefix. A nil Withheld has nothing.
+// Of returns what was asked for under a key or, if that ends in a dot, under the first key with that prefix.
+// A nil Withheld has nothing.
 func (w *Withheld) Of(key string) (Asked, bool) {
 	if w == nil {
 		return Asked{}, false
@@ -164,8 +162,8 @@ func (w *Withheld) Of(key string) (Asked, bool) {
 	return Asked{}, false
 }
 
-// WithheldSources returns what the project's config asks for as sources of workflows that are not
-// in force at all, without the user's approval.
+// WithheldSources returns the sources of workflows in the project's config that are not in force at all
+// because the user has not approved them.
 func (c *Config) WithheldSources() (all []Asked) {
 	if c.Approval == nil || c.Approval.Withheld == nil || !c.WorkflowTools.Enabled {
 		return nil
@@ -180,14 +178,14 @@ func (c *Config) WithheldSources() (all []Asked) {
 	return all
 }
 
-// Unapproved reports whether the user has not approved the folder: then nothing starts in it, not even programs of the
-// user's own config.
+// Unapproved reports whether the user has not approved the folder. Then nothing starts in it, not even
+// programs in the user's own config.
 func (a *Approval) Unapproved() bool { return a != nil && a.Withheld != nil && a.Use == nil }
 
-// noApproval is the approval if nobody is to be asked.
+// noApproval is the approval if nobody needs to be asked.
 var noApproval = &Approval{}
 
-// apply returns the project's config with what is in force.
+// apply returns the project's config with only what is in force.
 func (a *Approval) apply(project *Config) *Config {
 	if a == noApproval {
 		return project
@@ -210,7 +208,7 @@ func (a *Approval) apply(project *Config) *Config {
 	c.Attempts.AutoStart = from.Attempts.AutoStart
 	c.Run.Executor = from.Run.Executor
 	c.Git.Branch = from.Git.Branch
-	// What is removed is gone, so without approval only longer times count.
+	// Removed sessions are gone for good, so without approval only longer times count.
 	if keep := from.Sessions.KeepEnded; keep == 0 || 0 < c.Sessions.KeepEnded && c.Sessions.KeepEnded < keep {
 		c.Sessions.KeepEnded = keep
 	}

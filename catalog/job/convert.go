@@ -15,25 +15,25 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// A Conversion is a job.yml that was written for an earlier version, converted.
+// A Conversion is a converted job.yml that was written for an earlier version.
 type Conversion struct {
 	Was       string   // the versions it was written for: "DeepWork 0.1 to 0.6"
-	Before    []byte   // job.yml as it was
+	Before    []byte   // job.yml before the conversion
 	Source    []byte   // the new job.yml
 	Changelog string   // the text for CHANGELOG.md; "" means none
 	Notes     []string // what changed, and what a person should look at
 }
 
-// ErrCurrent means that a file needs no conversion: its format is read as it is.
+// ErrCurrent means that a file needs no conversion, since its format is read directly.
 var ErrCurrent = errors.New("the file is of a format that deepwork reads as it is")
 
-// Convert converts the bytes of a job.yml of DeepWork 0.1 to 0.7, and of our format one that lacks workflows or
-// dependencies, or that has hooks with a prompt, which nothing runs. No question of a quality check is lost: lists of
-// criteria and prompts of hooks become reviews. dir is the job's folder, from which it reads the files of such prompts.
-// Errors: ErrCurrent, and what is not YAML.
+// Convert converts the bytes of a job.yml of DeepWork 0.1 to 0.7, or of our own format if that lacks
+// workflows or dependencies, or has hooks with a prompt, which nothing runs. No question of a quality check
+// is lost: lists of criteria and prompts of hooks become reviews. dir is the job's folder, from which it
+// reads the files of such prompts. Errors: ErrCurrent, and what is not YAML.
 func Convert(dir string, source []byte) (*Conversion, error) {
 	d := newDecoder(FileName)
-	root := d.Open(bytes.ReplaceAll(source, []byte("\r\n"), []byte("\n"))) // else comments are lost
+	root := d.Open(bytes.ReplaceAll(source, []byte("\r\n"), []byte("\n"))) // otherwise comments are lost
 	if err := d.Diagnostics().Err(); err != nil {
 		return nil, fmt.Errorf("%s cannot be converted: %w", FileName, err)
 	} else if root == nil {
@@ -72,21 +72,21 @@ func Convert(dir string, source []byte) (*Conversion, error) {
 
 const commonInfo = "common_job_info_provided_to_all_steps_at_runtime"
 
-// isListed reports whether a file has steps as a list, and workflows, if any, that name them: every format but that of
-// 0.10 and later.
+// isListed reports whether a file has steps as a list, and workflows, if any, that name them: every format
+// except that of 0.10 and later.
 func isListed(root *yaml.Node) bool {
 	steps, workflows := yamltree.Target(get(root, "steps")), yamltree.Target(get(root, "workflows"))
 	return steps != nil && steps.Kind == yaml.SequenceNode &&
 		(workflows == nil || workflows.Kind != yaml.MappingNode) && get(root, "step_arguments") == nil
 }
 
-// earlier returns the versions that a file was written for, if that was before 0.8, or "".
+// earlier returns the versions for which a file was written, if they are before 0.8, or "".
 func (d *decoder) earlier() string {
 	root := d.Find().Target()
 	if !isListed(root) {
 		return ""
 	}
-	has := func(key string, kinds ...yaml.Kind) bool { // whether a step has it
+	has := func(key string, kinds ...yaml.Kind) bool { // has reports whether a step has this key
 		return slices.ContainsFunc(yamltree.Target(get(root, "steps")).Content, func(s *yaml.Node) bool {
 			v := yamltree.Target(get(yamltree.Target(s), key))
 			return v != nil && slices.Contains(kinds, v.Kind)
@@ -105,8 +105,8 @@ func (d *decoder) earlier() string {
 	return ""
 }
 
-// reportEarlier reports a file of an earlier format: first which it is and what to do, then what will
-// be converted.
+// reportEarlier reports a file of an earlier format: first the format and what to do, then what will be
+// converted.
 func (d *decoder) reportEarlier(was, dir string) {
 	name := dir[strings.LastIndexAny(dir, `/\`)+1:]
 	d.FaultIn(yamltree.Position{Line: 1, Column: 1}, "",
@@ -130,27 +130,28 @@ func (d *decoder) reportEarlier(was, dir string) {
 	}
 }
 
-// A converter changes the tree of a file by rules, each of which is carried out on all steps before the next.
+// A converter changes the tree of a file by rules. Each rule is applied to all steps before the next.
 type converter struct {
 	Conversion
 	dir     string
 	earlier bool         // the file is of an earlier format than ours
-	steps   []*yaml.Node // those that are mappings
+	steps   []*yaml.Node // the steps that are mappings
 	changed bool
 }
 
-// note tells a person something.
+// note adds a note for a person.
 func (c *converter) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
-// recordChange notes a change.
+// recordChange adds a note about a change.
 func (c *converter) recordChange(format string, args ...any) {
 	c.changed = true
 	c.note(format, args...)
 }
 
-// expand returns a copy of a tree without aliases and merge keys, in which each value can be changed alone.
+// expand returns a copy of a tree without aliases and merge keys, so that each value can be changed
+// separately.
 func expand(n *yaml.Node) *yaml.Node {
 	n = yamltree.Target(n)
 	made := *n
@@ -172,7 +173,7 @@ func expand(n *yaml.Node) *yaml.Node {
 	}
 	for _, m := range merged {
 		for i := 0; m.Kind == yaml.MappingNode && i < len(m.Content); i += 2 {
-			if get(&made, m.Content[i].Value) == nil { // what is written at the place itself wins
+			if get(&made, m.Content[i].Value) == nil { // what is written in the mapping itself takes precedence
 				made.Content = append(made.Content, m.Content[i:i+2]...)
 			}
 		}
@@ -248,10 +249,10 @@ func (c *converter) outputs(s *yaml.Node, id string) {
 	}
 }
 
-// byPerson matches what a step is called in which a person decides.
+// byPerson matches names of steps in which a person decides.
 var byPerson = regexp.MustCompile(`(?i)approv|sign.?off|(human|user|manual)[ _-]?(check|review|confirm|gate)`)
 
-// checks makes reviews of the criteria and the hooks of a step.
+// checks makes reviews of a step's criteria and hooks.
 func (c *converter) checks(s *yaml.Node, id string) {
 	if byPerson.MatchString(id + " " + scalar(get(s, "name"))) {
 		c.note("step %s: if a person decides there, a review with by: human of the step before asks that person, and "+
@@ -346,7 +347,7 @@ func addOutput(made, o *yaml.Node) {
 
 var bold = regexp.MustCompile(`^\*\*([^*]+)\*\*:?\s*`)
 
-// criteriaOf returns a mapping of names to questions for a list of criteria, or for a mapping of them.
+// criteriaOf returns a mapping of names to questions for a list or a mapping of criteria.
 func criteriaOf(criteria *yaml.Node) *yaml.Node {
 	made := mapping()
 	add := func(name, question string) {
@@ -382,12 +383,12 @@ func criteriaOf(criteria *yaml.Node) *yaml.Node {
 	return made
 }
 
-// inputs corrects the inputs of a step that are files: each names an output of a step that it depends on.
+// inputs corrects inputs of a step that are files: each names an output of a step on which it depends.
 func (c *converter) inputs(s *yaml.Node, id string) {
 	inputs := cmp.Or(get(s, "inputs"), list())
 	for _, in := range inputs.Content {
 		file, from := scalar(get(in, "file")), scalar(get(in, "from_step"))
-		if from == "" && file != "" { // of a file that exists
+		if from == "" && file != "" { // of an existing file
 			name, about := scalar(get(in, "name")), scalar(get(in, "description"))
 			if name != "" {
 				about = strings.TrimSpace(about + " (the file " + file + ")")
@@ -427,7 +428,8 @@ func (c *converter) inputs(s *yaml.Node, id string) {
 	}
 }
 
-// inOrder returns a list of the ids of the steps as they are declared, each after those that it depends on.
+// inOrder returns a list of the ids of the steps in their declared order, but each after those on which it
+// depends.
 func (c *converter) inOrder() *yaml.Node {
 	entries := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 	seen := map[string]bool{}
@@ -522,7 +524,7 @@ func scalar(n *yaml.Node) string {
 	return n.Value
 }
 
-// allText returns the text of a scalar, or those in a list or mapping one after the other.
+// allText returns the text of a scalar, or the texts in a list or mapping one after another.
 func allText(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		return scalar(n)

@@ -14,8 +14,8 @@ import (
 )
 
 // Format 2 is that of DeepWork 0.10 and later: values that pass between steps are declared once, as
-// step_arguments, and each workflow has steps of its own. A Job is made of the structs below, whose tags
-// are the format, before it is checked.
+// step_arguments, and each workflow has its own steps. It is decoded into the structs below, whose tags
+// define the format, and these are converted to a Job before it is checked.
 
 type file2 struct {
 	Name      string      `yaml:"name" as:"identifier" add:"the job's name, such as name: monthly_report"`
@@ -47,7 +47,7 @@ type review2 struct {
 	Agent        map[string]string `yaml:"agent"`
 	Context      struct {
 		Changed   bool `yaml:"all_changed_filenames"`
-		Unchanged bool `yaml:"unchanged_matching_files"` // without an effect: an output is reviewed whole
+		Unchanged bool `yaml:"unchanged_matching_files"` // ignored: an output is always reviewed as a whole
 	} `yaml:"additional_context"`
 	Depth string `yaml:"review_depth" oneof:"standard,lightweight"`
 }
@@ -83,7 +83,7 @@ type step2 struct {
 	Inputs       []use2  `yaml:"inputs" is:"a mapping of step arguments" keys:"name"`
 	Outputs      []use2  `yaml:"outputs" is:"a mapping of step arguments" keys:"name"`
 	Requirements []pair2 `yaml:"process_requirements" is:"a mapping of names to requirements" keys:"filled"`
-	// their former name
+	// the former name
 	Attributes []pair2 `yaml:"process_quality_attributes" is:"a mapping of names to requirements" keys:"filled"`
 }
 
@@ -96,7 +96,7 @@ type sub2 struct {
 type use2 struct {
 	Name     string   `yaml:",key"`
 	Required bool     `yaml:"required" default:"true"`
-	Review   *review2 `yaml:"review"` // of an output
+	Review   *review2 `yaml:"review"` // for an output
 }
 
 type pair2 struct {
@@ -104,7 +104,7 @@ type pair2 struct {
 	Text string `yaml:",value" as:"filled"`
 }
 
-// isFormat2 reports whether a file is of format 2, and returns an error if it is of ours as well.
+// isFormat2 reports whether a file is of format 2. It reports an error if the file is also of our own format.
 func (d *decoder) isFormat2() bool {
 	workflows := d.Find("workflows").Target().Kind
 	if !d.Has(place{"step_arguments"}) && !(d.Has(place{"workflows"}) && workflows == yaml.MappingNode) {
@@ -171,14 +171,14 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 	})
 }
 
-// maxInputs bounds the inputs of a workflow, since those of a chain of workflows add up.
+// maxInputs limits the inputs of a workflow, since those of a chain of workflows add up.
 const maxInputs = 200
 
-// passOn adds to the inputs of a workflow what the workflows of this job that are its steps take and no earlier step
-// makes: it has to be given from outside. passed are the workflows of which that is done.
+// passOn adds to a workflow's inputs what its nested workflows of this job take and no earlier step makes: it
+// has to come from outside. passed are the workflows that are done.
 func (j *Job) passOn(w *Workflow, passed map[string]bool) {
 	if passed[w.Name] {
-		return // or a circle, which is an error
+		return // or a circle, which is reported as an error
 	}
 	passed[w.Name] = true
 	made := map[string]bool{}
@@ -200,7 +200,7 @@ func (j *Job) passOn(w *Workflow, passed map[string]bool) {
 	}
 }
 
-// argument returns the argument that a step uses; nil means that it is not declared.
+// argument returns the argument that a step uses, or nil if it is not declared.
 func (f *file2) argument(name string) *argument2 {
 	if i := slices.IndexFunc(f.Arguments, func(a argument2) bool { return a.Name == name }); i >= 0 {
 		return &f.Arguments[i]
@@ -211,19 +211,19 @@ func (f *file2) argument(name string) *argument2 {
 // undeclared reports an output that is not declared.
 func (d *decoder) undeclared(f *file2, name string, at place) {
 	if !d.Has(place{"step_arguments"}) || d.Full() {
-		return // the missing key is an error already
+		return // the missing key is already an error
 	}
 	names := xslices.Map(f.Arguments, func(a argument2) string { return a.Name })
 	d.FaultAt(at, "%s is not among the step_arguments (%s): correct the name, or declare it there",
 		yamltree.Quote(name), nearest(name, names, "they are "))
 }
 
-// maxMakers bounds the steps of which one has the newest value, the nearest of those that make it.
+// maxMakers limits the steps that may have made the newest value, to the nearest ones.
 const maxMakers = 100
 
 // steps makes the steps of a workflow.
 func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
-	makers := map[string][]string{} // of an argument: the earlier steps that make it, the nearest first
+	makers := map[string][]string{} // for each argument: the earlier steps that make it, nearest first
 	for i := range w.Steps {
 		s, at := &w.Steps[i], place{"workflows", w.Name, "steps", i}
 		made := Step{
@@ -268,7 +268,7 @@ func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 					"step argument do not count: that job has its own")
 			}
 			for _, r := range []*review2{use.Review, a.Review} {
-				if r != nil && made.Call == nil { // else the steps of that workflow have it
+				if r != nil && made.Call == nil { // otherwise the steps of that workflow have it
 					made.Reviews = append(made.Reviews, r.of(a.Name))
 				}
 			}
@@ -292,7 +292,7 @@ func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 	return all
 }
 
-// stepInputs adds the inputs of a step. makers has the earlier steps that make an argument, the nearest first.
+// stepInputs adds the inputs of a step. makers has the earlier steps that make an argument, nearest first.
 func (d *decoder) stepInputs(f *file2, s *step2, made *Step, makers map[string][]string, at place) {
 	for _, use := range s.Inputs {
 		at := append(slices.Clip(at), "inputs", use.Name)
@@ -350,7 +350,7 @@ func requirements(all []pair2) *Review {
 	return r
 }
 
-// firstLine returns the first Markdown heading of a text, or else its first line, up to 300 characters.
+// firstLine returns the first Markdown heading of a text, or else its first line, at most 300 characters.
 func firstLine(text string) string {
 	first := ""
 	for line := range strings.Lines(text) {
@@ -393,7 +393,7 @@ func parameters(steps []Step) (all []Parameter) {
 	return all
 }
 
-// maxSchemaNodes bounds a schema that is written into the file: decoding it takes quadratic time.
+// maxSchemaNodes limits a schema that is written into the file, since decoding it takes quadratic time.
 const maxSchemaNodes = 20_000
 
 // hasFewerNodes reports whether a tree has fewer nodes than are left.
@@ -403,7 +403,7 @@ func hasFewerNodes(n *yaml.Node, left *int) bool {
 	return *left > 0 && !slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return !hasFewerNodes(c, left) })
 }
 
-// schemaForm decodes a JSON Schema: one written into the file, or the path of its file.
+// schemaForm decodes a JSON Schema, or the path of its file.
 func schemaForm(d *yamltree.Decoder, v value, to any) {
 	s := to.(*ContentSchema)
 	if v.Target().Kind != yaml.MappingNode {

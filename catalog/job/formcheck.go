@@ -8,7 +8,7 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// checkForms checks the forms of a workflow: that what they name was made before, as a text or a list.
+// checkForms checks the forms of a workflow: what they name must have been made before, as a text or a list.
 func (d *decoder) checkForms(j *Job, w *Workflow, at place) {
 	for i, f := range w.Forms {
 		if f == nil || i > 0 && w.Forms[i-1] == f || d.Full() {
@@ -38,8 +38,9 @@ func (d *decoder) checkForms(j *Job, w *Workflow, at place) {
 	}
 }
 
-// checkCondition checks that a condition has one subject, which is a text, and one comparison. It may be
-// about the outputs of the steps in the entries from first to before after, which are where the words say.
+// checkCondition checks that a condition has one subject, which must be a text, and one comparison. The
+// subject may be an output of the steps in the entries with indexes from first to after-1; where describes
+// these for errors.
 func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, first, after int, at place, where string) {
 	if c.Run != nil || d.Has(at, "run") {
 		last := w.Entries[after-1]
@@ -91,7 +92,8 @@ func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, first, after
 	}
 }
 
-// checkMade checks that a step in the entries from first to before after has an output of one of the types.
+// checkMade checks that a step in the entries with indexes from first to after-1 has an output of one of the
+// types.
 func (d *decoder) checkMade(
 	j *Job, w *Workflow, first, after int, output string, at place, where string, types ...OutputType,
 ) {
@@ -102,7 +104,7 @@ func (d *decoder) checkMade(
 
 	all, ok := w.made(j, first, after, "")
 	if !ok {
-		return // which is an error already
+		return // already an error
 	}
 
 	var names []string
@@ -135,7 +137,7 @@ func (d *decoder) warnLeftOut(j *Job, w *Workflow, first, after int, at place) {
 		for m, id := range w.Entries[e] {
 			s := j.Step(id)
 			if s == nil {
-				continue // a workflow, or an error already
+				continue // a workflow, or already an error
 			}
 
 			for _, in := range s.Inputs {
@@ -152,15 +154,15 @@ func (d *decoder) warnLeftOut(j *Job, w *Workflow, first, after int, at place) {
 	}
 }
 
-// A madeOutput is an output of a step of a workflow, or one of its inputs, for a later step.
+// A madeOutput is what a later step can use: an output of a step, or an input of the workflow.
 type madeOutput struct {
 	*Output
-	each bool // of a for_each, so that it is a list
-	sure bool // it has a value in any case
+	each bool // from a for_each, so it is a list
+	sure bool // it always has a value
 }
 
-// made returns the outputs of the steps in the entries from first to before after and, of the entry after them, of the
-// steps before one. ok is false if there is no such step.
+// made returns the outputs of the steps in the entries with indexes from first to after-1, and of those steps
+// in the entry after them that come before the step before. ok is false if there is no such step.
 func (w *Workflow) made(j *Job, first, after int, before string) (all []madeOutput, ok bool) {
 	for e := first; e < len(w.Entries) && e <= after; e++ {
 		f, entry := w.Form(e), w.Entries[e]
@@ -230,8 +232,8 @@ func (d *decoder) checkCalls(j *Job, at func(workflow int, step *Step) place) {
 	}
 }
 
-// warnShared warns of checks without files in a workflow, and those that it calls, during which other agents
-// may change the folder.
+// warnShared warns of checks without files in a workflow, and in those that it calls, while other agents may
+// change the folder.
 func (d *decoder) warnShared(j *Job, w *Workflow, s *Step, of *Workflow, at place) {
 	if !w.Shared(w.Find(s.ID)) {
 		return
@@ -250,16 +252,16 @@ func (d *decoder) warnShared(j *Job, w *Workflow, s *Step, of *Workflow, at plac
 	}
 }
 
-// checkCallInputs checks the values that a call gives to a workflow.
+// checkCallInputs checks the values that a call passes to a workflow.
 func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at place) {
 	if s.Call.Inputs == nil {
-		return // what has the name of an input is given
+		return // values are passed by the names of the inputs
 	}
 
 	here := w.Find(s.ID)
 	made, ok := w.made(j, 0, here, s.ID)
 	if !ok {
-		return // which is an error already
+		return // already an error
 	}
 
 	all := xslices.Map(w.Inputs, func(p Parameter) madeOutput {

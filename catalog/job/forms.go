@@ -10,8 +10,8 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// A Form is what an entry of a workflow does with its steps besides doing them in order: for many items,
-// on a condition, or repeatedly. Exactly one of the pointers is set.
+// A Form says how an entry of a workflow does its steps, other than once in order: for many items, on a
+// condition, or repeatedly. Exactly one of the pointers is set.
 type Form struct {
 	ForEach *ForEach
 	When    *Condition
@@ -28,10 +28,11 @@ type ForEach struct {
 	Isolation string `yaml:"isolation" oneof:"worktree"` // "" means that the items share the folder
 }
 
-// mergePrefix begins the id of the step that merges the branch of an item whose first step follows, such as merge:port.
+// mergePrefix is the prefix of the id of a step that merges an item's branch; the id of the item's first step
+// follows, as in merge:port.
 const mergePrefix = "merge:"
 
-// IsMerge reports whether a step, perhaps of an item, merges the branch of its item into the run's.
+// IsMerge reports whether a step, perhaps for an item, merges the branch of its item into the run's.
 func IsMerge(stepID string) bool { return strings.HasPrefix(stepID, mergePrefix) }
 
 // mergeStep returns the step that merges the branch of an item.
@@ -41,10 +42,11 @@ func mergeStep(id string) *Step {
 			"agent has something to do only if they conflict."}
 }
 
-// Merges reports whether the items of a form end with a merge, since each has a worktree of its own.
+// Merges reports whether the items of a form end with a merge, because each has its own worktree.
 func (f *Form) Merges() bool { return f != nil && IsMerge(f.Body[len(f.Body)-1][0]) }
 
-// Isolated returns the workflow as a run does it whose items have worktrees of their own: an item ends with its merge.
+// Isolated returns the workflow for a run that gives items their own worktrees: each item ends with its
+// merge.
 func (w *Workflow) Isolated() *Workflow {
 	isolated := *w
 	isolated.Entries, isolated.Forms = slices.Clone(w.Entries), slices.Clone(w.Forms)
@@ -58,7 +60,7 @@ func (w *Workflow) Isolated() *Workflow {
 	return &isolated
 }
 
-// String returns what a form does with its steps, in a few words.
+// String says in a few words how a form does its steps.
 func (f *Form) String() string {
 	switch {
 	case f.ForEach != nil:
@@ -69,14 +71,15 @@ func (f *Form) String() string {
 	return fmt.Sprintf("in rounds until %s, at most %d", &f.Repeat.Until, f.Repeat.AtMost)
 }
 
-// The limits of a list of items that its author has not set.
+// The limits for lists of items, unless the author sets others.
 const (
 	defaultAtOnce   = 4
 	defaultMaxItems = 100
 )
 
-// A Condition compares a text, which an earlier step or the caller has given, without blanks at its ends.
-// Exactly one of Output and Input is set, and one of Is, IsNot and In; or, where rounds end, Run alone.
+// A Condition compares a text, with white space trimmed, from an earlier step or from the caller. Exactly one
+// of Output and Input is set, and one of Is, IsNot and In. A condition that ends rounds may have only Run
+// instead.
 type Condition struct {
 	Output string   `yaml:"output" as:"name"`
 	Input  string   `yaml:"input" as:"name"`
@@ -85,7 +88,7 @@ type Condition struct {
 	In     []string `yaml:"in" is:"a list of texts" written:"" nonempty:"name the texts that it may be"`
 
 	Run     []string      `yaml:"run" each:"filled" nonempty:"name the program"`
-	Timeout time.Duration `yaml:"timeout" min:"1s" max:"24h"` // of Run; 0 means DefaultCheckTimeout
+	Timeout time.Duration `yaml:"timeout" min:"1s" max:"24h"` // for Run; 0 means DefaultCheckTimeout
 }
 
 // Tags implements fieldtag.Tagger.
@@ -95,7 +98,7 @@ func (Condition) Tags() map[string]string {
 	}
 }
 
-// Holds reports whether a text is as the condition wants it.
+// Holds reports whether a text meets the condition.
 func (c *Condition) Holds(text string) bool {
 	text = strings.TrimSpace(text)
 	switch {
@@ -140,11 +143,11 @@ func (Repeat) Tags() map[string]string {
 	}
 }
 
-// A Call is a workflow as a step: the session's workflow goes on once it's complete.
+// A Call is a workflow that is a step: the session's own workflow continues once the called one is complete.
 type Call struct {
 	Job      string // "" means the same
 	Workflow string
-	Inputs   []CallInput // in format 2, nil: what has the name of an input is given
+	Inputs   []CallInput // nil in format 2: values are passed by the names of the inputs
 }
 
 // A CallInput is the value of an input of a called workflow: the value of an output or input with this name here, the
@@ -155,13 +158,13 @@ type CallInput struct {
 	Value *string `yaml:"value" written:""`
 }
 
-// ItemName names the item of a for_each in the inputs of a workflow that it calls.
+// ItemName refers to the item of a for_each in the inputs of a workflow that it calls.
 const ItemName = "item"
 
-// CallPrefix begins the id of a step that is a workflow, such as workflow:publish.
+// CallPrefix is the prefix of the id of a step that is a workflow, as in workflow:publish.
 const CallPrefix = "workflow:"
 
-// String returns how the workflow is called: as publish, or as other_job/publish.
+// String returns the name in the call: publish, or other_job/publish.
 func (c *Call) String() string {
 	if c.Job != "" {
 		return c.Job + "/" + c.Workflow

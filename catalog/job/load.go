@@ -23,10 +23,9 @@ import (
 // MaxInstructionsBytes is the maximum size of an instructions file: 1 MiB.
 const MaxInstructionsBytes = 1 << 20
 
-// Load reads and parses dir/job.yml. A file that is missing, unreadable, not a regular file or
-// larger than MaxBytes also gives a Diagnostic. The file may be a symlink to anywhere. A pipe or
-// device at its path is refused without waiting for it; reading a regular file may block as long as
-// the disk does.
+// Load reads and parses dir/job.yml. A file that is missing, unreadable, not regular or larger than MaxBytes
+// gives a Diagnostic. The file may be a symlink to anywhere. It refuses a pipe or device without waiting for
+// it; reading a regular file may block as long as the disk does.
 func Load(dir string) (*Job, Diagnostics) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -42,11 +41,11 @@ func Load(dir string) (*Job, Diagnostics) {
 	return Parse(abs, FileName, source)
 }
 
-// A fileFault is the reason why a file of a job is unusable, as the end of a sentence that begins
-// with its name.
+// A fileFault is the reason why a file of a job is unusable, as the end of a sentence that begins with its
+// name.
 type fileFault struct {
 	message string
-	err     error // the system's, or nil
+	err     error // the system's error, or nil
 }
 
 // A fileRule says what a file must be, and the remedy if it is not.
@@ -68,8 +67,8 @@ func (rule fileRule) read(
 	open func(string, int, fs.FileMode) (*os.File, error),
 	name, dir string,
 ) ([]byte, *fileFault) {
-	// Opening a device can have effects, so the file is checked before, and again after, since it
-	// may have been replaced.
+	// Opening a device can have effects, so the file is checked before, and again afterwards, since it may
+	// have been replaced.
 	info, err := stat(name)
 	if err != nil {
 		return nil, rule.systemFault(err, dir)
@@ -145,9 +144,8 @@ func readInside(dir, name string) ([]byte, *fileFault) {
 	return data, nil
 }
 
-// readResolved resolves symlinks first, since os.Root refuses absolute ones even if they point
-// inside, and then opens the result through os.Root, so that a link replaced in between does not
-// lead outside either.
+// readResolved first resolves symlinks, since os.Root refuses absolute ones even if they point inside. Then
+// it opens the result through os.Root, so that a link placed there meanwhile does not lead outside.
 func readResolved(dir, local string) ([]byte, *fileFault) {
 	if !filepath.IsLocal(local) {
 		return nil,
@@ -179,8 +177,8 @@ func readResolved(dir, local string) ([]byte, *fileFault) {
 	return textFile.read(root.Stat, root.OpenFile, inside, dir)
 }
 
-// Unquoted returns the errors in the job.yml in a folder; if the file is a link that leads out of the folder, it's one
-// error that quotes nothing, since the file may be anything of the user's.
+// Unquoted returns the errors in a folder's job.yml. If the file is a link that leads out of the folder, it
+// returns one error that quotes nothing, since the target may be any file of the user.
 func Unquoted(dir string, faults Diagnostics) Diagnostics {
 	if len(faults) == 0 {
 		return faults
@@ -191,15 +189,14 @@ func Unquoted(dir string, faults Diagnostics) Diagnostics {
 	return faults
 }
 
-// Instructions returns the instructions file of a step without its byte order mark. It follows
-// symlinks only while they stay inside the job's folder. A file that has not changed since it was
-// last read is not read again; if it seems to be in the middle of a save, Instructions waits, so it
-// may block for half a second. Errors name the job, the step, the file and the remedy; errors.Is
-// recognizes fs.ErrNotExist and fs.ErrPermission (seed 000, 001.3.10).
+// Instructions returns the instructions file of a step without its byte order mark. It follows symlinks only
+// while they stay inside the job's folder. An unchanged file is not read again. If the file seems to be in
+// the middle of a save, Instructions waits, so it may block for half a second. Errors name the job, the step,
+// the file and the remedy; errors.Is recognizes fs.ErrNotExist and fs.ErrPermission (seed 000, 001.3.10).
 func Instructions(j *Job, s *Step) (string, error) { return instructions(j, s, follow.SaveBound) }
 
-// InstructionsNow is Instructions for callers that can do without the text: it waits at most 20 ms
-// for a save.
+// InstructionsNow is Instructions for callers that can do without the text: it waits at most 20 ms for a
+// save.
 func InstructionsNow(j *Job, s *Step) (string, error) { return instructions(j, s, 2*follow.Settle) }
 
 func instructions(j *Job, s *Step, bound time.Duration) (string, error) {
@@ -226,10 +223,11 @@ func (e *instructionsError) Error() string {
 
 func (e *instructionsError) Unwrap() error { return e.fault.err }
 
-// CheckFiles returns the errors in a job that only its folder shows, and warnings of what is unlikely to be meant:
-// instructions files and schemas that do not exist, are not regular files, are not UTF-8 text or are outside the
-// folder; hooks, which nothing runs, with their files; and inputs that no step makes. Each is at its position in
-// job.yml. `deepwork validate` calls it after Parse. It reads the files, and so may block.
+// CheckFiles returns errors in a job that only its folder shows, and warnings about what is probably
+// unintended: instructions files and schemas that do not exist, are not regular files, are not UTF-8 text or
+// are outside the folder; hooks, which nothing runs, with their files; and inputs that no step makes. Each
+// has its position in job.yml. `deepwork validate` calls it after Parse. It reads the files, and so may
+// block.
 func CheckFiles(j *Job) Diagnostics {
 	d := newDecoder(FileName)
 	d.Open(j.Source)
@@ -245,7 +243,7 @@ func CheckFiles(j *Job) Diagnostics {
 		}
 	}
 	if j.Format == 2 {
-		return d.All() // it has no hooks
+		return d.All() // no hooks
 	}
 
 	for i := range j.Steps {
@@ -272,7 +270,7 @@ func CheckFiles(j *Job) Diagnostics {
 	return d.All()
 }
 
-// warnOfHooks warns of hooks, which nothing runs, and of their files that are missing.
+// warnOfHooks warns of hooks, which nothing runs, and of their missing files.
 func (d *decoder) warnOfHooks(dir string, hooks []Hook, at place) {
 	for k, h := range hooks {
 		at := append(slices.Clip(at), k)
@@ -286,15 +284,14 @@ func (d *decoder) warnOfHooks(dir string, hooks []Hook, at place) {
 	}
 }
 
-// A namedFile is a file that a job names: of instructions, or of a schema.
+// A namedFile is a file that a job names: instructions, or a schema.
 type namedFile struct {
 	name   string
 	schema *ContentSchema // nil for instructions
-	at     place          // of its name in job.yml
+	at     place          // the position of its name in job.yml
 }
 
-// MissingFiles returns an error for each instructions file, and each file of a schema, that does not exist. It costs
-// one stat for each file.
+// MissingFiles returns an error for each missing instructions or schema file. It costs one stat per file.
 func MissingFiles(j *Job) Diagnostics {
 	var d *decoder
 	for _, f := range j.files {
@@ -314,9 +311,8 @@ func MissingFiles(j *Job) Diagnostics {
 	return d.Diagnostics()
 }
 
-// texts caches the instructions of a job. A file is read again when its stamp shows that it may
-// have changed. It is not cached if it changed so shortly before it was read that another change
-// may not show.
+// texts caches the instructions of a job. A file is read again if its stamp shows that it may have changed.
+// It is not cached if it changed so shortly before reading that another change might not show.
 type texts struct{ sync.Map } // of cachedText, by instructions_file
 
 type cachedText struct {
@@ -325,14 +321,14 @@ type cachedText struct {
 }
 
 const (
-	// maxCached is the largest text that is cached, in bytes.
+	// maxCached is the maximum size of a cached text, in bytes.
 	maxCached = 64 << 10
-	// settleBound bounds the wait for a file that never settles.
+	// settleBound limits the wait for a file that never settles.
 	settleBound = 150 * time.Millisecond
 )
 
-// read returns the text of a file of the folder. A cached text costs one stat, of the file that a
-// symlink leads to. If the file is being saved, read waits, at most for bound.
+// read returns the text of a file in the folder. A cached text costs one stat, of the file to which a symlink
+// leads. If the file is being saved, read waits up to bound.
 func (t *texts) read(dir, name string, bound time.Duration) (string, *fileFault) {
 	for began := time.Now(); ; time.Sleep(follow.Settle) {
 		text, fault, patience := t.look(dir, name)
@@ -342,8 +338,8 @@ func (t *texts) read(dir, name string, bound time.Duration) (string, *fileFault)
 	}
 }
 
-// look is read without waiting; patience is how long to retry, if the file seems to be in the
-// middle of a save: editors delete and create, write in two parts, point links elsewhere.
+// look is read without waiting. patience is how long to retry if the file seems to be in the middle of a
+// save: editors delete and create, write in two parts, or redirect links.
 func (t *texts) look(dir, name string) (text string, fault *fileFault, patience time.Duration) {
 	cached, _ := t.Load(name)
 	known, ok := cached.(cachedText)
@@ -370,14 +366,14 @@ func (t *texts) look(dir, name string) (text string, fault *fileFault, patience 
 	return text, nil, 0
 }
 
-// changedWithin reports whether a file changed in the last d. A time in the future, from another
+// changedWithin reports whether a file changed within the last d. A time in the future, from another
 // machine's clock, does not count.
 func changedWithin(d time.Duration, s follow.Stamp) bool {
 	age := time.Since(s.Changed())
 	return s.Kind != follow.Absent && s.Kind != follow.Failed && age >= 0 && age < d
 }
 
-// nearestFolder returns the stamp of the nearest existing folder above a file: it shows when something in
+// nearestFolder returns the stamp of the nearest existing folder above a file, which shows when something in
 // it was removed.
 func nearestFolder(file follow.Path) follow.Stamp {
 	for {

@@ -13,11 +13,11 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// A located text is a value or a comment of a file, with its path.
+// A located text is a value or a comment in a file, with its path.
 type located struct{ at, text string }
 
-// textsOf returns the values and the comments of a tree, and its keys if keys is true, each in its place. Aliases are
-// left out: their texts are where the anchor is.
+// textsOf returns the values and comments of a tree, and with keys also its keys, each with its path. It
+// leaves out aliases: their texts are at the anchor.
 func textsOf(n *yaml.Node, at string, keys bool) (all []located) {
 	for _, comment := range []string{n.HeadComment, n.LineComment, n.FootComment} {
 		if comment != "" {
@@ -37,7 +37,7 @@ func textsOf(n *yaml.Node, at string, keys bool) (all []located) {
 		default:
 			key := *child
 			if !keys {
-				key.Kind = 0 // its comments only
+				key.Kind = 0 // only its comments
 			}
 			all = append(all, textsOf(&key, strings.TrimPrefix(at+"."+child.Value, "."), keys)...)
 		}
@@ -45,7 +45,7 @@ func textsOf(n *yaml.Node, at string, keys bool) (all []located) {
 	return all
 }
 
-// words returns the words of a text, with blanks of its own around each, so that those of several can be joined.
+// words returns the words of a text with a space before and after each, so that such texts can be joined.
 func words(text string) string {
 	found := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	if len(found) == 0 {
@@ -54,7 +54,8 @@ func words(text string) string {
 	return " " + strings.Join(found, "  ") + " "
 }
 
-// keepLost appends to the new file, as comments, the texts of the old one that are neither in it nor in the changelog.
+// keepLost appends to the new file, as comments, those texts of the old one that are neither in it nor in the
+// changelog.
 func (c *converter) keepLost(old, made *yaml.Node) {
 	texts, whole := textsOf(old, "", false), map[string]int{} // how many texts of these words more the new one has
 	var was, is strings.Builder
@@ -68,7 +69,7 @@ func (c *converter) keepLost(old, made *yaml.Node) {
 	}
 	before, now := was.String(), is.String()+words(c.Changelog)
 
-	// The longest first, so that a text does not stand for the end of another one.
+	// Longest first, so that no text matches the end of another one.
 	slices.SortStableFunc(texts, func(x, y located) int { return len(y.text) - len(x.text) })
 	var b bytes.Buffer
 	for _, t := range texts {

@@ -1,9 +1,9 @@
-// Package job is the model of a job.yml: its types, its parser with positioned diagnostics, its
-// validator and its JSON Schema. It neither watches nor caches; package catalog does.
+// Package job is the model of a job.yml: its types, its parser with positioned diagnostics, its validator and
+// its JSON Schema. It neither watches nor caches; package catalog does.
 //
-// The tags of the types are the format of the file: see yamltree.Decoder.Decode. Format 2 is structs of its own, from
-// which a Job is made (format2.go); older ones are converted first (convert.go). A Sequence is what a workflow does:
-// entries, some of which belong to a Form.
+// The tags of the types define the format of the file: see yamltree.Decoder.Decode. Format 2 has its own
+// structs, from which a Job is made (format2.go); older formats are converted first (convert.go). A Sequence
+// says what a workflow does: entries, some of which belong to a Form.
 package job
 
 import (
@@ -25,21 +25,21 @@ var schema string
 // files) pass. The caller owns the returned bytes.
 func Schema() []byte { return []byte(schema) }
 
-// A Job is one valid, parsed job.yml. It is immutable and may be read from any goroutine.
+// A Job is a valid, parsed job.yml. It is immutable and may be read from any goroutine.
 type Job struct {
 	Name        string  `yaml:"name" as:"identifier" add:"the job's name, such as name: monthly_report"`
 	Version     string  `yaml:"version" as:"version" add:"three numbers, such as version: \"1.0.0\""`
 	Summary     string  `yaml:"summary" as:"summary" add:"what the job is for, in 1 to 200 characters"`
 	Description *string `yaml:"description"` // nil if the file has none
-	// CommonInfo is what every step is told.
+	// CommonInfo is information for every step.
 	CommonInfo string `yaml:"common_job_info_provided_to_all_steps_at_runtime" add:"what every step should know"`
 	// in the author's order
 	Steps     []Step     `yaml:"steps" is:"a list of steps" nonempty:"add at least one step"`
 	Workflows []Workflow `yaml:"workflows" is:"a list of workflows"`
 
-	Format int // 2 for that of DeepWork 0.10 and later, or 1; see format2.go
+	Format int // 2 for the format of DeepWork 0.10 and later, otherwise 1; see format2.go
 
-	Dir      string       // the job's folder, absolute
+	Dir      string       // absolute path of the job's folder
 	Bundled  bool         // it comes with the binary
 	Source   []byte       // the bytes of job.yml
 	Hash     string       // hex SHA-256 of Source
@@ -50,7 +50,7 @@ type Job struct {
 	views     map[string]*Job // by workflow; see Of
 
 	files []namedFile
-	texts *texts // instructions as they were last read
+	texts *texts // instructions as last read
 }
 
 // Tags implements fieldtag.Tagger.
@@ -61,8 +61,8 @@ func (Job) Tags() map[string]string {
 }
 
 // Step returns the step with this id, or nil; for an item, such as port[3], a copy with that id. In format 2
-// two workflows may have different steps of one id: workflow/id names one of them, and the id alone the
-// first.
+// two workflows may have different steps with one id: workflow/id names a particular one, and the id alone
+// names the first.
 func (j *Job) Step(id string) *Step {
 	if i, ok := j.steps[id]; ok {
 		return &j.Steps[i]
@@ -85,8 +85,8 @@ func (j *Job) Step(id string) *Step {
 	return nil
 }
 
-// Of returns the job as the sessions of a workflow see it: with the steps and the common info of that
-// workflow where it has its own.
+// Of returns the job for the sessions of a workflow: with that workflow's own steps and common info, if it
+// has them.
 func (j *Job) Of(workflow string) *Job {
 	if view := j.views[workflow]; view != nil {
 		return view
@@ -94,7 +94,7 @@ func (j *Job) Of(workflow string) *Job {
 	return j
 }
 
-// index makes the indexes. The first step of an id, and the first workflow of a name, count.
+// index makes the indexes. If ids or names repeat, the first step or workflow counts.
 func (j *Job) index() {
 	j.indexSteps()
 	j.workflows = make(map[string]int, len(j.Workflows))
@@ -114,13 +114,13 @@ func (j *Job) indexSteps() {
 	}
 }
 
-// maxCopies bounds the steps in the views of all workflows that have calls or checks of their own.
+// maxCopies limits the steps in the views of all workflows that have their own calls or checks.
 const maxCopies = 250_000
 
-// copies reports whether the workflow has steps besides those of the job, or other ones.
+// copies reports whether the workflow has different steps than the job, or additional ones.
 func (w *Workflow) copies(ends map[string]*StepCheck) bool { return w.calls != nil || len(ends) > 0 }
 
-// makeViews makes the views of the workflows that have steps or common info of their own.
+// makeViews makes the views of the workflows that have their own steps or common info.
 func (j *Job) makeViews() {
 	j.views = map[string]*Job{}
 	for _, w := range j.Workflows {
@@ -167,7 +167,7 @@ type Step struct {
 	Instructions     string `yaml:"instructions" as:"filled"`
 	InstructionsFile string `yaml:"instructions_file" as:"path"`
 
-	Call *Call // the workflow that it is, without instructions; nil means that an agent does it
+	Call *Call // the workflow that the step is, without instructions; nil means that an agent does the step
 
 	Inputs       []Input  `yaml:"inputs" is:"a list of inputs"`
 	Outputs      []Output `yaml:"outputs" is:"a mapping of output names ({} for none)" keys:"name"`
@@ -178,11 +178,11 @@ type Step struct {
 	Exposed      bool     `yaml:"exposed"`
 	Hidden       bool     `yaml:"hidden"`
 	Agent        *string  `yaml:"agent"`
-	Workflow     string   // that has the step, in format 2
-	// Executor is the agent that does the step in runs, as NAME or NAME:VARIANT; "" means the run's.
+	Workflow     string   // the workflow that has the step, in format 2
+	// Executor is the agent for the step in runs, as NAME or NAME:VARIANT; "" means the run's.
 	Executor string `yaml:"executor" as:"executor"`
 	AgentLimits
-	Checks []StepCheck `yaml:"checks" is:"a list of checks"` // in the order in which they run
+	Checks []StepCheck `yaml:"checks" is:"a list of checks"` // in the order of running
 }
 
 // Tags implements fieldtag.Tagger.
@@ -193,8 +193,8 @@ func (Step) Tags() map[string]string {
 	}
 }
 
-// Ref returns the text by which Job.Step finds the step: its id, or workflow/id where workflows have their
-// own steps.
+// Ref returns the text with which Job.Step finds the step: its id, or workflow/id if workflows have their own
+// steps.
 func (s *Step) Ref() string {
 	if s.Workflow != "" {
 		return s.Workflow + "/" + s.ID
@@ -212,16 +212,16 @@ func (s *Step) Output(name string) *Output {
 	return nil
 }
 
-// An Input is either a parameter from outside (Name, Description) or an output of an earlier step
-// (File, FromStep).
+// An Input is either a parameter from outside (Name, Description) or an output of an earlier step (File,
+// FromStep).
 type Input struct {
 	Name        string `yaml:"name" as:"name"`
 	Description string `yaml:"description"`
 	File        string `yaml:"file" as:"name"`
 	FromStep    string `yaml:"from_step" as:"filled"`
 
-	// From are all earlier steps that make this output, the nearest first, if the newest value counts; it
-	// is nil if FromStep's does.
+	// From has all earlier steps that make this output, nearest first, if the newest value counts. It is nil
+	// if FromStep's value counts.
 	From     []string
 	Optional bool       // it may be absent
 	Type     OutputType // of a parameter; "" means that of the workflow's
@@ -230,7 +230,7 @@ type Input struct {
 // OutputType is the type of an output or a parameter.
 type OutputType string
 
-// The types: a text, one file, several, and, in format 2 alone, one or several.
+// The types: a text, one file, several files, and, only in format 2, one or several files.
 const (
 	Text     OutputType = "string"
 	File     OutputType = "file"
@@ -238,7 +238,7 @@ const (
 	FilePath OutputType = "file_path"
 )
 
-// A Parameter is a value that a workflow takes when it is started.
+// A Parameter is a value that a workflow takes when it starts.
 type Parameter struct {
 	Name        string     `yaml:"name" as:"name" unique:"" add:"a name, such as name: topic"`
 	Description string     `yaml:"description" add:"what the value is"`
@@ -257,14 +257,14 @@ type ContentSchema struct {
 // MaxSchemaBytes is the maximum size of a ContentSchema: 256 KiB.
 const MaxSchemaBytes = 256 << 10
 
-// Text returns the schema as JSON, from the file in the job's folder if it has to be read. It is nil for the zero
-// ContentSchema.
+// Text returns the schema as JSON, read from the file in the job's folder if necessary. It is nil for the
+// zero ContentSchema.
 func (c ContentSchema) Text(dir string) ([]byte, error) {
 	if c.File == "" || c.JSON != nil {
 		return c.JSON, nil
 	}
 
-	text, fault := new(texts).read(dir, c.File, follow.SaveBound) // which waits for a save
+	text, fault := new(texts).read(dir, c.File, follow.SaveBound) // read waits for a save
 	if fault != nil {
 		return nil, fmt.Errorf("the schema %q %s", c.File, fault.message)
 	}
@@ -280,8 +280,8 @@ func (c ContentSchema) Text(dir string) ([]byte, error) {
 	return data, nil
 }
 
-// Compile returns the schema as Text does, compiled, or nil for the zero ContentSchema. A schema that refers to
-// anything outside of it, or has what cannot be checked here, is an error.
+// Compile returns the schema from Text, compiled, or nil for the zero ContentSchema. It is an error if a
+// schema refers to anything outside itself, or has something that cannot be checked here.
 func (c ContentSchema) Compile(dir string) (*contentschema.Schema, error) {
 	text, err := c.Text(dir)
 	if err != nil || text == nil {
@@ -303,7 +303,7 @@ func (c ContentSchema) Compile(dir string) (*contentschema.Schema, error) {
 	return s, nil
 }
 
-// SetSchemas gives outputs the schemas of their files, by these; the job is one that nobody else has.
+// SetSchemas replaces the schema files of outputs by these schemas. Nobody else may have the job.
 func (j *Job) SetSchemas(of map[string]json.RawMessage) {
 	for _, st := range j.Steps {
 		for i := range st.Outputs {
@@ -335,13 +335,13 @@ type Review struct {
 	// Criteria are in the author's order, at least one.
 	Criteria []Criteria `yaml:"quality_criteria" is:"a mapping of criteria to questions" keys:"filled"`
 	Guidance *string    `yaml:"additional_review_guidance"`
-	ByHuman  bool       `yaml:"by" as:"judge"` // by: human; a person judges it. Otherwise a reviewer does
+	ByHuman  bool       `yaml:"by" as:"judge"` // by: human; a person judges it, otherwise a reviewer
 
-	// What only format 2 has.
+	// Only in format 2:
 	Together     bool   // all files of the output are judged in one review
 	Account      bool   // the author's account of the work is judged
-	OtherOutputs bool   // the reviewer is given the names of the step's other outputs
-	Brief        bool   // the reviewer is not given the common info
+	OtherOutputs bool   // the reviewer gets the names of the step's other outputs
+	Brief        bool   // the reviewer does not get the common info
 	Agent        string // the subagent that reviews, if the agent has its work reviewed itself; "" means any
 }
 
@@ -376,7 +376,7 @@ type Hooks struct {
 	BeforePrompt []Hook `yaml:"before_prompt" is:"a list of hooks"`
 }
 
-// A Hook is exactly one of its fields.
+// A Hook has exactly one of these fields.
 type Hook struct {
 	Prompt     string `yaml:"prompt" as:"filled"`
 	PromptFile string `yaml:"prompt_file" as:"path"`
@@ -391,10 +391,10 @@ type Workflow struct {
 	// CommonInfo replaces the job's.
 	CommonInfo string      `yaml:"common_job_info_provided_to_all_steps_at_runtime" as:"filled"`
 	Inputs     []Parameter `yaml:"inputs" is:"a list of inputs"`
-	// for the agent when the workflow is complete
+	// for the agent, when the workflow is complete
 	Closing string `yaml:"post_workflow_instructions" as:"filled"`
 	Agent   string `yaml:"agent" as:"filled"` // the type of subagent that should follow the workflow
-	Steps   []Step // its own, in format 2; see Job.Of
+	Steps   []Step // its own steps, in format 2; see Job.Of
 }
 
 // An Entry is one element of a workflow: a step, or several that run concurrently. The first is the
@@ -412,10 +412,10 @@ func (w *Workflow) Input(name string) *Parameter {
 	return nil
 }
 
-// Find returns the index of the entry that has this step, perhaps for an item, or -1.
+// Find returns the index of the entry with this step, perhaps for an item, or -1.
 func (w *Workflow) Find(id string) int {
 	stepID, _, _ := SplitItem(strings.TrimPrefix(id, mergePrefix))
-	for _, id := range []string{id, stepID} { // as it is first: a faulty one may look like an item
+	for _, id := range []string{id, stepID} { // the id itself first: a faulty one may look like an item
 		if e := slices.IndexFunc(w.Entries, func(e Entry) bool { return slices.Contains(e, id) }); e >= 0 {
 			return e
 		}

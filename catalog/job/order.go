@@ -7,21 +7,20 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// An order checks the order of steps: that dependencies have no cycle, and that workflows follow
-// them.
+// An order checks the order of steps: dependencies must have no cycle, and workflows must follow them.
 type order struct {
 	d        *decoder
 	job      *Job
-	needs    [][]need // of each step
+	needs    [][]need // for each step
 	circular []bool   // the steps in a cycle, for which no order is right
-	used     []bool   // the steps that are in a workflow
-	entries  []int    // of the workflow being checked: when each step has its turn, from 1; 0 means never
+	used     []bool   // the steps in any workflow
+	entries  []int    // for the workflow being checked: each step's turn, from 1; 0 means never
 }
 
-// A need is a dependency of a step, which exists: the k-th in the file.
+// A need is a dependency on an existing step: the k-th in the file.
 type need struct{ step, k int }
 
-// needs returns the dependencies of each step, each once.
+// needs returns the dependencies of each step, without duplicates.
 func needs(j *Job) [][]need {
 	all := make([][]need, len(j.Steps))
 	for i := range j.Steps {
@@ -36,8 +35,8 @@ func needs(j *Job) [][]need {
 	return all
 }
 
-// checkCycles walks the dependencies depth first, each step once, and reports each that closes a
-// cycle.
+// checkCycles walks the dependencies depth first, visits each step once, and reports each dependency that
+// closes a cycle.
 func (o *order) checkCycles() {
 	const open, closed = 1, 2
 	state := make([]int, len(o.needs))
@@ -65,8 +64,8 @@ func (o *order) checkCycles() {
 	}
 }
 
-// circle reports a dependency that closes a cycle, such as a -> b -> a; a long one is shortened in
-// the middle.
+// circle reports a dependency that closes a cycle, such as a -> b -> a; a long cycle is shortened in the
+// middle.
 func (o *order) circle(at place, circle []int) {
 	for _, i := range circle {
 		o.circular[i] = true
@@ -89,14 +88,14 @@ func (o *order) circle(at place, circle []int) {
 	o.d.FaultAt(at, "the dependencies go in a circle, %s -> %s: remove one of them", strings.Join(ids, " -> "), ids[0])
 }
 
-// A ref is the mention of a step in a workflow.
+// A ref is a reference to a step in a workflow.
 type ref struct {
 	step int // index in Job.Steps
 	at   place
 }
 
-// checkWorkflow checks that the steps of a workflow exist, occur once, and come after those of the
-// workflow that they depend on.
+// checkWorkflow checks that the steps of a workflow exist, occur only once, and come after those on which
+// they depend.
 func (o *order) checkWorkflow(w *Workflow, at place) {
 	if len(w.Entries) == 0 && o.d.Has(at) {
 		o.d.WarnAt(at, "has no steps, so it cannot be started: name some, or remove the workflow")
@@ -127,13 +126,13 @@ func (o *order) resolve(w *Workflow, at place) (refs []ref) {
 	turn := 0 // counts the entries, and those in a form
 	for e, entry := range w.Entries {
 		turn++
-		inside, after := 0, 0 // of the entries in a for_each: which, and the member after it
+		inside, after := 0, 0 // for the entries in a for_each: which one, and the index after its last
 		for m, id := range entry {
 			at := slices.Concat(at, w.at[e][m])
-			if last := len(at) - 1; !o.d.Has(at) { // an id that is not a list
+			if last := len(at) - 1; !o.d.Has(at) { // an id that is not in a list
 				at = at[:last]
 			}
-			if f := w.Forms[e]; f != nil && f.ForEach != nil { // its steps come one after the other
+			if f := w.Forms[e]; f != nil && f.ForEach != nil { // its steps are done one after another
 				if m == 0 {
 					after = len(f.Body[0])
 				}

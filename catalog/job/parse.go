@@ -24,12 +24,12 @@ type Diagnostic = yamltree.Diagnostic
 // Diagnostics are all errors in one file, ordered by position.
 type Diagnostics = yamltree.Diagnostics
 
-// MaxDiagnostics is the number of errors in one file that are reported in full; one more Diagnostic
-// gives the number of the others.
+// MaxDiagnostics is how many errors in one file are reported in full; one more Diagnostic gives the number of
+// the others.
 const MaxDiagnostics = yamltree.MaxDiagnostics
 
-// A decoder turns the tree of one file into a Job, and collects all errors on the way. What the tags
-// of the model say is also in job.schema.json, for editors; a test compares the two.
+// A decoder turns the tree of one file into a Job, and collects all errors on the way. job.schema.json, for
+// editors, says the same as the tags of the model; a test compares the two.
 type decoder struct{ yamltree.Decoder }
 
 type value = yamltree.Value
@@ -38,10 +38,10 @@ func newDecoder(file string) *decoder {
 	return &decoder{yamltree.Decoder{File: file, Texts: rules, Forms: forms}}
 }
 
-// Parse reads the bytes of a job.yml. dir is the job's folder, absolute; file is its name in
-// diagnostics. It never touches the disk and never panics. With a nil Job it returns all errors of
-// the file, sorted by position; a Job may have Warnings. The Job retains source, which must not be
-// changed afterwards: Parse(j.Dir, file, j.Source) gives an equal Job.
+// Parse reads the bytes of a job.yml. dir is the absolute path of the job's folder; file is its name in
+// diagnostics. It never touches the disk and never panics. If the Job is nil, it returns all errors in the
+// file, sorted by position; a Job may have Warnings. The Job retains source, which must not be changed
+// afterwards: Parse(j.Dir, file, j.Source) gives an equal Job.
 func Parse(dir, file string, source []byte) (*Job, Diagnostics) {
 	d := newDecoder(file)
 	root := d.Open(source)
@@ -80,24 +80,24 @@ func Parse(dir, file string, source []byte) (*Job, Diagnostics) {
 	return j, nil
 }
 
-// NameFault returns an error in the job's name, in its file.
+// NameFault returns an error about the job's name in its file.
 func (j *Job) NameFault(file, message string) Diagnostic { return j.at(file, message, "name") }
 
-// ExecutorWarning returns a warning about the executor of the i-th step, in the job's file.
+// ExecutorWarning returns a warning about the executor of the i-th step in the job's file.
 func (j *Job) ExecutorWarning(i int, file, message string) Diagnostic {
 	g := j.at(file, message, "steps", i, "executor")
 	g.Warning = true
 	return g
 }
 
-// at returns an error in the value at a path in the job's file.
+// at returns an error about the value at a path in the job's file.
 func (j *Job) at(file, message string, path ...any) Diagnostic {
 	d := newDecoder(file)
 	d.Open(j.Source)
 	return d.At(message, path...)
 }
 
-// forms are the forms of values in the tags of the model.
+// forms are the forms of values, by their names in the tags of the model.
 var forms = map[string]yamltree.Form{
 	"entries":     entriesForm,
 	"body":        bodyForm,
@@ -109,11 +109,11 @@ var forms = map[string]yamltree.Form{
 	},
 }
 
-// A place is a path to a value of the file, of keys and indices.
+// A place is the path of a value in the file: keys and indices.
 type place = []any
 
-// check checks what spans values: references to steps and outputs, cycles, the order of workflows.
-// Values that have an error already are empty.
+// check checks what spans several values: references to steps and outputs, cycles, the order of workflows.
+// Values that already have an error are empty.
 func (d *decoder) check(j *Job) {
 	if d.Faults() >= MaxDiagnostics {
 		return // the file will be checked again
@@ -239,8 +239,8 @@ func (d *decoder) checkDependencies(j *Job, i int, at place) {
 	}
 }
 
-// step returns the index of a step, and reports a reference to one that does not exist, unless an error in the steps
-// themselves may be why.
+// step returns the index of a step. It reports a reference to a missing step, unless errors in the steps
+// themselves may explain that.
 func (d *decoder) step(j *Job, id string, at place) (i int, ok bool) {
 	if i, ok = j.steps[id]; ok || id == "" || d.Full() {
 		return i, ok
@@ -262,7 +262,7 @@ func (d *decoder) step(j *Job, id string, at place) (i int, ok bool) {
 	return 0, false
 }
 
-// nearest returns the hint which name was probably meant, or else all of them.
+// nearest returns a hint with the name that was probably meant, or else with all names.
 func nearest(name string, all []string, these string) string {
 	if near := jsontext.Nearest(name, all); near != "" {
 		return "did you mean " + near + "?"
@@ -284,7 +284,7 @@ func (d *decoder) checkRunEach(s *Step, at place) {
 	}
 }
 
-// checkInputs checks that each input has the keys of one kind.
+// checkInputs checks that each input has only the keys of one kind.
 func (d *decoder) checkInputs(s *Step, at place) {
 	const forms = "write either name and description, or file and from_step"
 	for k := range s.Inputs {
@@ -310,10 +310,10 @@ func (d *decoder) checkHooks(hooks []Hook, at place, path ...any) {
 	}
 }
 
-// notMapping is what given returns for a value that is not a mapping, and has that error already.
+// notMapping is the result of given for a value that is not a mapping, which is already an error.
 const notMapping = "no mapping"
 
-// given returns which of these keys a mapping has, and their number.
+// given returns which of these keys a mapping has, and how many.
 func (d *decoder) given(at place, keys ...string) (given string, count int) {
 	if d.Find(at...).Target().Kind != yaml.MappingNode {
 		return notMapping, 0

@@ -12,12 +12,13 @@ import (
 	"deepwork/actor/durable"
 )
 
-// BeforeName is the name of the file that keeps a job.yml as it was before it was converted. Nothing reads it.
+// BeforeName is the name of the file that keeps the old content of a converted job.yml. Nothing reads it.
 const BeforeName = FileName + ".before"
 
-// Write writes a conversion into the folder of its job. job.yml is replaced last, once its old content is in a
-// file beside it, whose name is returned, and its changelog in CHANGELOG.md: if the program is killed before, the
-// job is as it was and can be converted again. It fails if job.yml is a link, or not what was converted.
+// Write writes a conversion into the folder of its job. It replaces job.yml last, after writing the old
+// content to a file beside it, whose name it returns, and the changelog to CHANGELOG.md. If the program is
+// killed before that, the job is unchanged and can be converted again. It fails if job.yml is a link, or has
+// changed since the conversion.
 func (c *Conversion) Write(dir string) (before string, err error) {
 	file := filepath.Join(dir, FileName)
 	info, err := os.Lstat(file)
@@ -48,7 +49,7 @@ func (c *Conversion) Write(dir string) (before string, err error) {
 			break
 		}
 		if err == nil && bytes.Equal(kept, c.Before) {
-			break // by a conversion that was killed
+			break // left by a killed conversion
 		}
 		before = filepath.Join(dir, fmt.Sprintf("%s%d", BeforeName, n))
 	}
@@ -61,7 +62,7 @@ func (c *Conversion) Write(dir string) (before string, err error) {
 	return before, put(file, c.Source)
 }
 
-// writeChangelog writes the changelog, at the end of one that exists, unless it has it already.
+// writeChangelog writes the changelog, at the end of an existing one, unless that already contains it.
 func (c *Conversion) writeChangelog(file string, put func(string, []byte) error) error {
 	there, err := os.ReadFile(file)
 	switch {

@@ -14,18 +14,17 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// maxName is the longest name or id, and maxSummary the longest summary, in
-// characters.
+// maxName is the maximum length of a name or id, and maxSummary that of a summary, in characters.
 const (
 	maxName    = 200
 	maxSummary = 200
 )
 
-// rules are the rules of texts in the tags of the model.
+// rules are the rules for texts, by their names in the tags of the model.
 var rules = map[string]yamltree.Text{
 	"identifier": rule(identifier),
-	// A workflow's name becomes part of a git branch name and of the job/workflow of a stack, so
-	// blanks and slashes are not allowed.
+	// A workflow's name becomes part of a git branch name, and of the job/workflow in a stack, so spaces and
+	// slashes are not allowed.
 	"workflow name": rule(form(`^[a-zA-Z0-9][a-zA-Z0-9_-]*$`,
 		" is not a valid workflow name: use letters, digits, _ and -, beginning with a letter or digit")),
 	"called": rule(form(`^([a-z][a-z0-9_]*/)?[a-zA-Z0-9][a-zA-Z0-9_-]*$`,
@@ -48,7 +47,7 @@ var rules = map[string]yamltree.Text{
 	},
 }
 
-// rule returns the rule of texts whose fault a function returns.
+// rule returns a rule for texts; faultOf returns what is wrong with one.
 func rule(faultOf func(s string) string) yamltree.Text {
 	return func(s string) (string, error) {
 		if fault := faultOf(s); fault != "" {
@@ -58,8 +57,7 @@ func rule(faultOf func(s string) string) yamltree.Text {
 	}
 }
 
-// form returns the rule of texts that match a regular expression; remedy is added to the error of
-// others.
+// form returns the rule for texts that match a regular expression; the error for others ends with remedy.
 func form(expression, remedy string) func(s string) string {
 	form := regexp.MustCompile(expression)
 	return func(s string) string {
@@ -74,10 +72,10 @@ func form(expression, remedy string) func(s string) string {
 var identifier = form(`^[a-z][a-z0-9_]*$`,
 	" is not a valid name: use lower-case letters, digits and _, beginning with a letter")
 
-// executorName matches the name of an executor of the config, perhaps with a variant.
+// executorName matches the name of an executor in the config, perhaps with a variant.
 var executorName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*(:[A-Z][A-Z0-9_]*)?$`)
 
-// CheckExecutor returns an error if a text cannot name an executor.
+// CheckExecutor returns an error if a text cannot be the name of an executor.
 func CheckExecutor(s string) error {
 	if !executorName.MatchString(s) {
 		return fmt.Errorf("%s is not NAME or NAME:VARIANT of an executor, as in CLAUDE_CODE", yamltree.Quote(s))
@@ -122,8 +120,8 @@ func filled(s string) string {
 	return ""
 }
 
-// insidePath is the rule of the paths of files of a job: relative to its folder, with slashes, and
-// not leading out of it. Symlinks are checked when the file is read.
+// insidePath is the rule for paths of a job's files: relative to its folder, with slashes, and not leading
+// out of it. Symlinks are checked when the file is read.
 func insidePath(s string) string {
 	const rule = "write a path relative to the job's folder, such as steps/draft.md"
 	switch {
@@ -171,7 +169,7 @@ func pattern(s string) string {
 	return tooLong(s, maxName)
 }
 
-// belowRoot is the rule of paths below the project's root that have none of some characters.
+// belowRoot is the rule for paths below the project's root without certain characters.
 func belowRoot(s, none, these, rule string) string {
 	switch clean := path.Clean(s); {
 	case s == "":

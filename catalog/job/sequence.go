@@ -11,7 +11,7 @@ import (
 	"deepwork/catalog/internal/yamltree"
 )
 
-// entryFile is an entry of a workflow that is a mapping, as it is written.
+// entryFile is an entry of a workflow that is a mapping, as written.
 type entryFile struct {
 	ForEach
 	Workflow string      `yaml:"workflow" as:"called"`
@@ -24,7 +24,7 @@ type entryFile struct {
 	Steps Sequence `yaml:"steps" as:"body"`
 }
 
-// kinds are the keys by which the kind of an entry is told, with what goes with each.
+// kinds are the keys that determine the kind of an entry, with the keys that may accompany each.
 var kinds = map[string][]string{
 	"for_each": {"steps", "at_once", "max_items", "isolation"},
 	"when":     {"steps"},
@@ -32,14 +32,15 @@ var kinds = map[string][]string{
 	"workflow": {"inputs"},
 }
 
-// A Sequence is what a workflow does, in order.
+// A Sequence says what a workflow does, in order.
 type Sequence struct {
-	Entries []Entry // may be empty, which is a warning; of ForEach, the entry has all its steps
-	// Forms are the forms of the entries; the entries of one When or Repeat share theirs. nil means none.
+	Entries []Entry // may be empty, which is a warning; a for_each is one entry with all its steps
+	// Forms are the forms of the entries; entries of one When or Repeat share a form. nil means that no entry
+	// has a form.
 	Forms []*Form
 
-	calls []Step    // those that are workflows
-	at    [][]place // of each id in Entries, in the file below the steps of the workflow
+	calls []Step    // the steps that are workflows
+	at    [][]place // for each id in Entries, its place in the file below the workflow's steps
 }
 
 // addForm decodes the n-th entry of the file, which is a mapping.
@@ -105,7 +106,7 @@ func (w *Sequence) addForm(d *yamltree.Decoder, n int, v value) {
 	}
 }
 
-// add adds an entry that is at a place below the steps.
+// add adds an entry with its place below the steps.
 func (w *Sequence) add(e Entry, f *Form, at ...any) {
 	w.Entries, w.Forms, w.at = append(w.Entries, e), append(w.Forms, f), append(w.at, nil)
 	w.locate(e, at)
@@ -137,7 +138,7 @@ func (f *entryFile) call() *Call {
 	return c
 }
 
-// locate records where the ids of an entry are in the file.
+// locate records the places of an entry's ids in the file.
 func (w *Sequence) locate(e Entry, at place) {
 	last := len(w.at) - 1
 	for m := range e {
@@ -145,7 +146,7 @@ func (w *Sequence) locate(e Entry, at place) {
 	}
 }
 
-// Form returns the form that the entry at an index belongs to, or nil.
+// Form returns the form to which the entry at an index belongs, or nil.
 func (w *Sequence) Form(index int) *Form {
 	if index < 0 || index >= len(w.Forms) {
 		return nil
@@ -182,7 +183,7 @@ func (w *Workflow) Shared(index int) bool {
 	return len(w.Entries[index]) > 1
 }
 
-// Span returns the indices of the entries that belong to a form: from first to before after.
+// Span returns the indices of the entries that belong to a form: from first to after-1.
 func (w *Sequence) Span(f *Form) (first, after int) {
 	first = slices.Index(w.Forms, f)
 	for after = first; after < len(w.Forms) && w.Forms[after] == f; after++ {
@@ -190,13 +191,13 @@ func (w *Sequence) Span(f *Form) (first, after int) {
 	return first, after
 }
 
-// A Part is what a workflow does in one place: one entry, or all entries of a form.
+// A Part is one entry of a workflow, or all entries of one form.
 type Part struct {
 	Form    *Form // nil means one entry
 	Entries []Entry
 }
 
-// Parts returns the entries in order, those of each form together.
+// Parts returns the entries in order, with those of each form together.
 func (w *Sequence) Parts() (all []Part) {
 	for i, e := range w.Entries {
 		switch f := w.Form(i); {
@@ -212,7 +213,7 @@ func (w *Sequence) Parts() (all []Part) {
 // Item returns the id of a step for the item at an index of its list, such as port[3].
 func Item(stepID string, index int) string { return stepID + "[" + strconv.Itoa(index) + "]" }
 
-// SplitItem is the reverse of Item: item is false for the id of a step alone.
+// SplitItem is the inverse of Item. item is false for the id of a step alone.
 func SplitItem(id string) (stepID string, index int, item bool) {
 	stepID, rest, found := strings.Cut(id, "[")
 	digits, closed := strings.CutSuffix(rest, "]")
@@ -223,8 +224,8 @@ func SplitItem(id string) (stepID string, index int, item bool) {
 	return stepID, n, true
 }
 
-// readEntry decodes an entry that is the id of a step, or a list of ids. It has at least one, which is "" if
-// it is faulty.
+// readEntry decodes an entry that is the id of a step, or a list of ids. The result has at least one id,
+// which is "" if it is faulty.
 func readEntry(d *yamltree.Decoder, v value) (e Entry) {
 	member := func(what string, v value) {
 		id, _ := d.Text(v, what, "filled")
@@ -252,7 +253,7 @@ func readEntry(d *yamltree.Decoder, v value) (e Entry) {
 	return e
 }
 
-// entriesForm decodes the entries of a workflow; a faulty one keeps its place.
+// entriesForm decodes the entries of a workflow; faulty ones keep their place.
 func entriesForm(d *yamltree.Decoder, v value, to any) {
 	w := to.(*Sequence)
 	d.List(v, "a list of step ids, of lists of them, or of the forms for_each, when, repeat and workflow",
@@ -287,7 +288,7 @@ func bodyForm(d *yamltree.Decoder, v value, to any) {
 	})
 }
 
-// callInputs decodes the inputs of a called workflow: by name, the name of what is here, or a text.
+// callInputs decodes the inputs of a called workflow: for each name, the name of a value here, or a text.
 func callInputs(d *yamltree.Decoder, v value, to any) {
 	all := to.(*[]CallInput)
 	*all = []CallInput{}
@@ -306,7 +307,7 @@ func callInputs(d *yamltree.Decoder, v value, to any) {
 	})
 }
 
-// place returns where the entry with a call is in the file, below the steps.
+// place returns the place of the entry with a call in the file, below the steps.
 func (w *Workflow) place(call string) place {
 	e := w.Find(call)
 	at := w.at[e][slices.Index(w.Entries[e], call)]

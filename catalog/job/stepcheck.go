@@ -12,10 +12,10 @@ import (
 
 // AgentLimits limit the agent of a step in runs.
 type AgentLimits struct {
-	// "" means the one that the executor's own settings name
+	// "" means the model in the executor's own settings
 	Model       string        `yaml:"model" as:"model"`
 	Timeout     time.Duration `yaml:"timeout" min:"1s" max:"168h"`      // 0 means no limit
-	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1s" max:"168h"` // likewise
+	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1s" max:"168h"` // 0 means no limit
 }
 
 // A StepCheck is a program that says whether a step is done: it passes with exit code 0.
@@ -28,15 +28,15 @@ type StepCheck struct {
 	Timeout time.Duration `yaml:"timeout" min:"1s" max:"24h"`
 	// below the project's root, with slashes; "" means the root
 	In string `yaml:"in" as:"folder"`
-	// what it is about; nil means everything
+	// what the check judges; nil means everything
 	Files []string `yaml:"files" is:"a list of patterns, such as [src/**]" each:"pattern"`
-	// what must be as it was when the step began
+	// files that must not change after the step has begun
 	Protect []string `yaml:"protect" is:"a list of patterns, such as [tests/**]" each:"pattern"`
 	PassEnv []string `yaml:"pass_env" is:"a list of the names of environment variables" each:"variable"`
-	// never: not even a person passes over it; "" and human mean that one may
+	// never: not even a person can pass over the check; "" and human mean that a person can
 	Override string `yaml:"override" oneof:"human,never"`
 
-	Ends bool // it fails no step: it ends the rounds of a form when it passes
+	Ends bool // it fails no step; when it passes, it ends the rounds of a form
 }
 
 // Tags implements fieldtag.Tagger.
@@ -56,11 +56,11 @@ func (c *StepCheck) Limit() time.Duration { return cmp.Or(c.Timeout, DefaultChec
 // Never reports whether nobody may pass over the check.
 func (c *StepCheck) Never() bool { return c.Override == "never" }
 
-// patterns has the regular expressions of patterns.
+// patterns has the regular expressions for patterns.
 var patterns sync.Map
 
-// Matches reports whether one of these patterns names a path with slashes: ** stands for any folders, *
-// and ? for characters of one name.
+// Matches reports whether a path, with slashes, matches one of these patterns: ** stands for any folders, *
+// and ? for characters within a name.
 func Matches(all []string, name string) bool {
 	return slices.ContainsFunc(all, func(p string) bool {
 		known, ok := patterns.Load(p)
@@ -102,7 +102,7 @@ func compilePattern(p string) *regexp.Regexp {
 	return regexp.MustCompile(`(?s)` + b.String())
 }
 
-// nameChecks gives the checks of a step their names, and reports two of one name.
+// nameChecks gives a step's checks their names, and reports duplicates.
 func (d *decoder) nameChecks(s *Step, at place) {
 	seen := map[string]bool{}
 	for i := range s.Checks {

@@ -1,5 +1,5 @@
-// Package jsontext reads and writes JSON as text, without decoding it into maps and floats, which
-// lose the order of keys and the digits of large numbers. It also clips texts for messages.
+// Package jsontext reads and writes JSON as text. It does not decode JSON into maps and floats, which lose
+// the order of keys and the digits of large numbers. It also clips texts for messages.
 package jsontext
 
 import (
@@ -49,8 +49,7 @@ func IsNull(raw []byte) bool {
 	return b == 0 || b == 'n'
 }
 
-// WithArticle returns a JSON Schema type for a sentence: "an object", "a string", "null"; "missing"
-// for "".
+// WithArticle returns a JSON Schema type for a sentence: "an object", "a string", "null"; "missing" for "".
 func WithArticle(kind string) string {
 	switch kind {
 	case "":
@@ -63,8 +62,8 @@ func WithArticle(kind string) string {
 	return "a " + kind
 }
 
-// Depth returns how deep a JSON value is nested: 0 for "x", 1 for []. It is exact
-// for valid JSON and safe for any text.
+// Depth returns how deep a JSON value is nested: 0 for "x", 1 for []. It is exact for valid JSON and safe for
+// any text.
 func Depth(raw []byte) (deepest int) {
 	var depth int
 	var inString, escaped bool
@@ -123,8 +122,8 @@ func Members(raw []byte) iter.Seq2[Member, error] {
 	}
 }
 
-// Unquote returns the object or array that a JSON string contains as text, since some models give
-// JSON as text, and any other value as it is.
+// Unquote returns the object or array that a JSON string contains as text, since some models send JSON as
+// text. It returns any other value unchanged.
 func Unquote(raw json.RawMessage) json.RawMessage {
 	var text string
 	if First(raw) != '"' || json.Unmarshal(raw, &text) != nil {
@@ -160,13 +159,13 @@ func Quote(s string) []byte {
 	return text
 }
 
-// Clip clips a text to n characters, the last of which is then an ellipsis.
+// Clip shortens a text to n characters, the last of which is then an ellipsis.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
 
-	cut, count := 0, 0 // cut is where the character n-1 begins
+	cut, count := 0, 0 // cut is where character n-1 begins
 	for i := range s {
 		if count == n-1 {
 			cut = i
@@ -181,8 +180,8 @@ func Clip(s string, n int) string {
 
 // Nearest returns the candidate that name was probably meant to be, or "".
 func Nearest(name string, candidates []string) string {
-	// A typo is worth guessing at only in a name that a person would type, and the search must not
-	// grow with a hostile file.
+	// Guessing makes sense only for names that a person would type, and must not become slow for a hostile
+	// file.
 	if len(name) > 64 || len(candidates) > 1000 {
 		return ""
 	}

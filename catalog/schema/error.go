@@ -27,7 +27,7 @@ type Error struct {
 // A Violation is one way in which a value does not match.
 type Violation struct {
 	Path    string   // of the violating value, as items[1].qty; "" is the whole value
-	Member  string   // the first name in the path, as it is in the whole value
+	Member  string   // the first name in the path, as in the whole value
 	Keyword string   // keyword of the schema: required, type, additionalProperties, …
 	Names   []string // missing or disallowed members
 	Text    string   // what is wrong with the value
@@ -54,7 +54,7 @@ const maxViolations = 10
 type wording struct {
 	schema *Schema
 	value  any
-	member string // what a member of an object is called
+	member string // the word for a member of an object
 }
 
 // violations flattens an error of the validator.

@@ -14,13 +14,13 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// maxUnchecked is how many unchecked keywords of one schema are named.
+// maxUnchecked is the maximum number of unchecked keywords of one schema that are named.
 const maxUnchecked = 5
 
 // A preparation removes from a schema what the validator cannot check.
 type preparation struct {
 	unchecked []string
-	count     int // of subschemas and values that may be one
+	count     int // number of subschemas, and of values that may be one
 }
 
 func (p *preparation) note(where, what string) {
@@ -56,7 +56,7 @@ func (p *preparation) schema(value any, path string) {
 			if isForeign(pattern) {
 				p.note(path+"/patternProperties", pattern)
 				delete(patterns, pattern)
-				delete(s, "additionalProperties") // it applies to those that match none
+				delete(s, "additionalProperties") // it applies to members that match none
 			}
 		}
 	}
@@ -72,8 +72,8 @@ func (p *preparation) schema(value any, path string) {
 	}
 }
 
-// children returns the possible subschemas of a schema, by JSON pointer, including the values of
-// unknown keywords, since references may lead there.
+// children returns the possible subschemas of a schema, by JSON pointer. It includes the values of unknown
+// keywords, since references may lead there.
 func children(s map[string]any) map[string]any {
 	all := make(map[string]any)
 	for key, value := range s {
@@ -101,8 +101,8 @@ func children(s map[string]any) map[string]any {
 
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// relax removes from a schema that accepts more than it should everything that would then refuse
-// more: negations and counts of matches.
+// relax is for a schema that accepts more than it should. It removes everything that would then refuse more:
+// negations and counts of matches.
 func relax(value any) {
 	s, ok := value.(map[string]any)
 	if !ok {
@@ -125,8 +125,8 @@ func relax(value any) {
 	}
 }
 
-// isForeign reports whether a regular expression is one of ECMAScript that Go does not support,
-// rather than an invalid one.
+// isForeign reports whether a regular expression is valid in ECMAScript but not supported by Go, and not just
+// invalid.
 func isForeign(pattern string) bool {
 	_, err := regexp.Compile(pattern)
 	fault, ok := errors.AsType[*syntax.Error](err)
@@ -140,15 +140,15 @@ func isForeign(pattern string) bool {
 	case syntax.ErrInvalidCharRange:
 		return strings.HasPrefix(fault.Expr, `\p`) || strings.HasPrefix(fault.Expr, `\P`) // \p{Script=Greek}
 	case syntax.ErrMissingBracket:
-		return strings.HasPrefix(fault.Expr, "[]") || strings.HasPrefix(fault.Expr, "[^]") // any, and none
+		return strings.HasPrefix(fault.Expr, "[]") || strings.HasPrefix(fault.Expr, "[^]") // any character, and none
 	}
 
 	return false
 }
 
-// A hostile schema of a few lines can refer to itself without end, or double the work with each
-// reference; the validator has no bound of its own. So references that lead back at the same value
-// are refused at once, and the work of each check is counted in advance.
+// A hostile schema of a few lines can refer to itself without end, or double the work with each reference,
+// and the validator sets no limit. So references that lead back at the same value are refused at once, and
+// the work of each check is counted in advance.
 
 // parts are the schemas that a schema applies, without nil.
 type parts struct {

@@ -1,15 +1,14 @@
-// Package schema checks JSON values against JSON Schemas and describes each violation with its
-// location: `items[1].qty: "2" is a string; expected an integer`. It is the only validator of
-// the program.
+// Package schema checks JSON values against JSON Schemas and describes each violation with its location:
+// `items[1].qty: "2" is a string; expected an integer`. It is the only validator of the program.
 //
 // Schemas may come from an untrusted system: compiling and checking are bounded, as is the number of errors
 // kept while checking, nothing is fetched, and keywords that cannot be checked here are left out of the check
 // (see Compile).
 //
-// The validator is santhosh-tekuri/jsonschema. Its errors are values with a location and a kind,
-// and its compiled schemas show where references lead, so that work can be bounded.
-// google/jsonschema-go, which the MCP SDK uses to describe Go types, returns errors as text without
-// the location of the value, and needed 700 lines of ours to make up for both. It compiles as fast.
+// The validator is santhosh-tekuri/jsonschema. Its errors are values with a location and a kind, and its
+// compiled schemas show where references lead, so that work can be limited. google/jsonschema-go, which the
+// MCP SDK uses to describe Go types, returns errors as text without the location of the value, and making up
+// for both took 700 lines of our own. It compiles equally fast.
 package schema
 
 import (
@@ -28,8 +27,8 @@ import (
 
 const (
 	maxSchemas = 5000    // subschemas of one schema; compiling takes quadratic time
-	maxSteps   = 500_000 // of one check of arguments
-	maxDepth   = 200     // of the nesting of a value
+	maxSteps   = 500_000 // steps of one check of arguments
+	maxDepth   = 200     // nesting of a value
 )
 
 // A Schema is a compiled schema. It is immutable and may be used by any goroutine.
@@ -39,10 +38,10 @@ type Schema struct {
 	Unchecked []string                      // unchecked keywords, and where: at most five, and the number of others
 }
 
-// Compile compiles a schema. Without a known $schema it is read as draft 2020-12, and if it is not valid in its
-// draft, as one of the older drafts 7 and 4. Formats are not checked. Valid keywords that Go cannot check
-// (regular expressions with a lookahead, dynamic references) are listed in Unchecked; the rest is checked so
-// that every value that the whole schema accepts is accepted. An error says why the schema is not usable.
+// Compile compiles a schema. Without a known $schema it is read as draft 2020-12 and, if it is not valid in
+// its draft, as one of the older drafts 7 and 4. Formats are not checked. Valid keywords that Go cannot check
+// (regular expressions with a lookahead, dynamic references) are listed in Unchecked; the rest of the check
+// still accepts every value that the whole schema accepts. An error says why the schema is unusable.
 func Compile(raw json.RawMessage) (s *Schema, err error) {
 	s, err = compileDraft(raw, "")
 	for _, draft := range []string{"http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-04/schema"} {
@@ -125,9 +124,9 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is outside of it, and nothing is fetched", url)
 }
 
-// Check returns what is wrong with the arguments of a call, or nil. Empty arguments and null count
-// as an empty object; other values than objects are refused. The error is an *Error unless the
-// arguments cannot be checked at all.
+// Check returns what is wrong with the arguments of a call, or nil. Empty arguments and null count as an
+// empty object; values other than objects are refused. The error is an *Error unless the arguments cannot be
+// checked at all.
 func (s *Schema) Check(arguments json.RawMessage) error {
 	object, err := Decode(arguments)
 	if err != nil {
@@ -136,7 +135,7 @@ func (s *Schema) Check(arguments json.RawMessage) error {
 	return s.Validate(object)
 }
 
-// Decode reads the arguments of a call, as Check does.
+// Decode reads the arguments of a call as Check does.
 func Decode(arguments json.RawMessage) (map[string]any, error) {
 	switch kind := jsontext.Kind(arguments); kind {
 	case "", "null":
@@ -156,7 +155,7 @@ func Decode(arguments json.RawMessage) (map[string]any, error) {
 	return object, nil
 }
 
-// Validate checks a value decoded by json.Unmarshal. It returns errors as Check does.
+// Validate checks a value decoded by json.Unmarshal. It returns the errors of Check.
 func (s *Schema) Validate(value any) (err error) {
 	if !s.affordable(value, maxSteps) {
 		return errors.New("the arguments are too large, or too deeply nested, for the workflow's schema to be " +
@@ -179,11 +178,11 @@ func (s *Schema) validate(value any, member string) (err error) {
 	return err
 }
 
-// maxDocumentSteps is the limit of the steps of checking a document: seconds of work.
+// maxDocumentSteps limits the steps of checking a document, which may take seconds.
 const maxDocumentSteps = 20_000_000
 
-// Document decodes a YAML document, of which JSON is a subset, as json.Unmarshal decodes JSON. Dates are texts. A name
-// that an object has twice is an error: readers of the document may use either value.
+// Document decodes a YAML document, of which JSON is a subset, as json.Unmarshal decodes JSON. Dates are
+// texts. A repeated name in an object is an error, since readers of the document may use either value.
 func Document(data []byte) (value any, err error) {
 	defer recovered(&err)
 	if json.Valid(data) && jsontext.Depth(data) <= maxDepth {
@@ -233,7 +232,7 @@ func members(value any) (n int) {
 	return n
 }
 
-// written counts the members of all objects as they are written in JSON, in which a name may be repeated.
+// written counts the members of all objects in JSON text, where names may be repeated.
 func written(data []byte) (n int) {
 	quoted := false
 	for i := 0; i < len(data); i++ {
@@ -249,7 +248,7 @@ func written(data []byte) (n int) {
 	return n
 }
 
-// asTexts makes texts of dates. It reports false if a document is nested too deep.
+// asTexts turns dates into texts. It reports false if a document is nested too deep.
 func asTexts(n *yaml.Node, depth int) bool {
 	if n.ShortTag() == "!!timestamp" {
 		n.Tag = "!!str"
@@ -262,10 +261,10 @@ func asTexts(n *yaml.Node, depth int) bool {
 	return true
 }
 
-// maxPairs bounds the pairs of keys that the YAML library compares, in about a second.
+// maxPairs limits the pairs of keys that the YAML library compares, to about a second.
 const maxPairs = 100_000_000
 
-// Value decodes a tree of YAML. It returns an error if that would take too long, or too much memory: the YAML library
+// Value decodes a YAML tree. It returns an error if that would take too much time or memory: the YAML library
 // compares each key of an object with all others, and reports every pair of equal ones.
 func Value(n *yaml.Node) (value any, err error) {
 	defer recovered(&err)
@@ -276,8 +275,8 @@ func Value(n *yaml.Node) (value any, err error) {
 	return value, err
 }
 
-// recovered makes an error of a panic of the library for schemas, or of the one for YAML: both panic on some
-// hostile input.
+// recovered turns a panic of the schema library or the YAML library into an error: both panic on some hostile
+// input.
 func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("it cannot be read: %v", r)
@@ -305,7 +304,7 @@ func checkKeys(n *yaml.Node, pairs *int) error {
 	return nil
 }
 
-// CheckDocument checks a value that Document returned. The error is an *Error if it does not match the schema.
+// CheckDocument checks a value returned by Document. The error is an *Error if it does not match the schema.
 func (s *Schema) CheckDocument(value any) error {
 	if !s.affordable(value, maxDocumentSteps) {
 		return errors.New("it is too large, or too deeply nested, for its schema to be checked: divide it")

@@ -22,9 +22,9 @@ type Progress struct {
 // State is the state of a remote run at a source.
 type State string
 
-// The states that a source reports; "" means none. Other names are mapped: canceled and aborted;
-// complete, success, succeeded, done and finished; error, failure, timeout and timed_out, which are
-// Failed. Every other name is Running: callers keep asking, until the timeout of the run.
+// The states that a source reports; "" means none. Other names are mapped: canceled and aborted; complete,
+// success, succeeded, done and finished; error, failure, timeout and timed_out, which are Failed. Every other
+// name is Running: callers keep asking until the run's timeout.
 const (
 	Running   State = "running"
 	Completed State = "completed"
@@ -39,14 +39,13 @@ type Answer struct {
 	Progress    *Progress
 	Output      json.RawMessage // the result, as JSON, byte for byte; nil means none
 	Error       string          // what the source reported as wrong; at most 8,000 characters
-	Pause       time.Duration   // for which the source wants to be left alone; 0 means as configured
+	Pause       time.Duration   // how long the source wants no requests; 0 means as configured
 }
 
 // syncAnswer returns the answer of a synchronous workflow: its result.
 func (r *reply) syncAnswer() *Answer { return &Answer{State: Completed, Output: shallow(r.value())} }
 
-// answer reads a source's answer about an asynchronous run. Anything but an object is the
-// output, with no state.
+// answer reads a source's answer about an asynchronous run. Anything but an object is output without a state.
 func (r *reply) answer() *Answer {
 	value := r.unwrapped()
 	if jsontext.Kind(value) != "object" {
@@ -91,7 +90,7 @@ func stateOf(status string) State {
 	return Running
 }
 
-// identifier reads an id: a text, or a number as it is written.
+// identifier reads an id: a text, or a number as written.
 func identifier(raw json.RawMessage) string {
 	var s string
 	switch jsontext.Kind(raw) {
@@ -102,7 +101,7 @@ func identifier(raw json.RawMessage) string {
 	}
 
 	if len(s) > maxID {
-		return "" // too long to be used again
+		return "" // too long for later use
 	}
 	return s
 }
@@ -140,8 +139,8 @@ func errorText(raw json.RawMessage) string {
 	return jsontext.Clip(compact.String(), maxErrorText)
 }
 
-// progressOf reads a progress: a number, with a total beside it or out of 1 or 100; a text; or an
-// object of progress, total and message.
+// progressOf reads a progress: a number, with a separate total or out of 1 or 100; a text; or an object with
+// progress, total and message.
 func progressOf(raw, total, message json.RawMessage) *Progress {
 	if jsontext.Kind(raw) == "object" {
 		var in struct{ Progress, Total, Message json.RawMessage }

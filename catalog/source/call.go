@@ -26,11 +26,11 @@ var (
 	ErrUnsupported = errors.New("the source has no tool for this") // no status or cancel tool
 )
 
-// A RefusedError is an error that a source answered, in at most 8,000 characters.
+// A RefusedError is an error that a source returned, in at most 8,000 characters.
 type RefusedError struct {
 	Text string
-	// Garbled is set if Text is from this package, since the answer was unreadable: the source may
-	// have executed the call.
+	// Garbled means that Text comes from this package, because the answer was unreadable: the source may have
+	// executed the call.
 	Garbled bool
 }
 
@@ -39,16 +39,14 @@ func (e *RefusedError) Error() string {
 	return cmp.Or(e.Text, "the source answered with an error that says nothing")
 }
 
-// Execute starts a workflow at its source, or runs it to its end if it is
-// synchronous; it blocks until the source answers or ctx ends. If ctx ends the
-// request is cancelled at the source. progress, which may be nil, is called for
-// progress notifications by Execute itself, before it returns; if it is slower than
-// the source, at most 64 wait and further ones are dropped.
+// Execute starts a workflow at its source, or runs it to its end if it is synchronous. It blocks until the
+// source answers or ctx ends; then it cancels the request at the source. Execute itself calls progress, which
+// may be nil, for progress notifications before it returns. If progress is slower than the source, at most 64
+// notifications wait, and further ones are dropped.
 //
-// The answer of a synchronous workflow is Completed, with its result as Output.
-// Errors: ErrUnknown, ErrAway (with ErrLost if the source may have begun), a
-// *RefusedError, ErrUnsupported if the source has no execute tool, or one that wraps
-// the cause of ctx.
+// The answer of a synchronous workflow is Completed, with its result as Output. Errors: ErrUnknown, ErrAway
+// (with ErrLost if the source may have begun), a *RefusedError, ErrUnsupported if the source has no execute
+// tool, or one that wraps the cause of ctx.
 func (c *Catalog) Execute(
 	ctx context.Context, w *Workflow, input json.RawMessage, progress func(Progress),
 ) (*Answer, error) {
@@ -100,7 +98,7 @@ func (c *Catalog) Cancel(ctx context.Context, name, workflowID, executionID stri
 	}, workflowID, executionID)
 }
 
-// callAbout calls a tool about a remote run or, if that is a task, a method of MCP.
+// callAbout calls a tool about a remote run or, if the run is a task, a method of MCP.
 func (c *Catalog) callAbout(
 	ctx context.Context, name, method string, tool func(*source) string, workflowID, executionID string,
 ) (*Answer, error) {
@@ -127,8 +125,8 @@ func (c *Catalog) callAbout(
 	return answer.answer(), nil
 }
 
-// source finds a source by its name. One that may be there again once the config is approved or
-// corrected is away.
+// source finds a source by its name. A source that may return once the config is approved or corrected counts
+// as away.
 func (c *Catalog) source(name string) (*source, error) {
 	settings := c.applied.Load()
 	if s := (*c.sources.Load())[name]; s != nil {
@@ -146,7 +144,7 @@ func (c *Catalog) source(name string) (*source, error) {
 }
 
 // request calls a tool, or a method of tasks, over the current link. A call that did not reach the source, or
-// was refused because the restarted source does not know the session, had no effect: it is repeated once,
+// that the restarted source refused because it does not know the session, had no effect: it is repeated once,
 // over the next link.
 func (s *source) request(ctx context.Context, method string, r *callRequest, progress func(Progress)) (*reply, error) {
 	var l *link

@@ -17,8 +17,7 @@ const (
 	// final line break. The writer may have been delayed in the middle.
 	partialSettle = 50 * time.Millisecond
 
-	// forceAfter bounds the wait for a file that never settles, if there is no good content to use
-	// meanwhile.
+	// forceAfter limits the wait for a file that never settles, if there is no good content to use meanwhile.
 	forceAfter = 150 * time.Millisecond
 )
 
@@ -39,13 +38,12 @@ type Format[T any] struct {
 	Limit int64         // maximum size of the file, in bytes
 	Grace time.Duration // how long a vanished file stays in use
 
-	// Refuse returns why a file is not used, whatever it says, or nil. A nil Refuse refuses none.
+	// Refuse returns why a file is not used, whatever it contains, or nil. A nil Refuse accepts every file.
 	Refuse func() error
 	// Parse returns the parsed content, or what is wrong with it.
 	Parse func(data []byte) (*T, error)
-	// Unreadable returns what is wrong with a file that is not a regular file, is too large or
-	// could not be read; in the last case err is the error. nil means that it can be read after
-	// all.
+	// Unreadable returns what is wrong with a file that is not regular, is too large or could not be read; in
+	// the last case err is the error. nil means that it can be read after all.
 	Unreadable func(s Stamp, err error) error
 }
 
@@ -56,23 +54,23 @@ type File[T any] struct {
 	Good  *T    // the last good content; nil means none
 	Bad   error // what is wrong with the current file
 
-	source []byte            // of Good
-	sum    [sha256.Size]byte // of the content under Stamp
+	source []byte            // the bytes of Good
+	sum    [sha256.Size]byte // of the content for Stamp
 	since  time.Time         // when Moving or Vanished began
 }
 
-// Stale reports whether Look would find another content. It changes nothing.
+// Stale reports whether Look would find a change. It changes nothing.
 func (f *File[T]) Stale() bool {
 	now := f.Stat()
 	if now != f.Stamp {
-		// The file is known to be gone; its grace period ends when it is due.
+		// The file is known to be gone; Due says when its grace period ends.
 		return f.Phase != Vanished || now.Kind != Absent
 	}
 	return f.Racy && !f.unchanged(f.Stamp, f.sum)
 }
 
-// Look compares the file with the disk and returns its current state: f itself if nothing changed.
-// A file in the phase Moving must be checked again when it is due.
+// Look compares the file with the disk and returns its current state: f itself if nothing changed. A file in
+// the phase Moving must be checked again when it is due.
 func (f *File[T]) Look(format *Format[T]) *File[T] {
 	st, now := f.Stat(), time.Now()
 	if st == f.Stamp && !f.Racy && f.Due.IsZero() && (f.Phase == Present || f.Phase == Gone) {
@@ -120,7 +118,7 @@ func (n *File[T]) take(phase Phase, sum [sha256.Size]byte, now time.Time) *File[
 	return n
 }
 
-// lookMissing is Look for a file that does not exist.
+// lookMissing is Look for a missing file.
 func (n *File[T]) lookMissing(f *File[T], grace time.Duration, now time.Time) *File[T] {
 	n.Racy = false
 	switch {
@@ -136,10 +134,10 @@ func (n *File[T]) lookMissing(f *File[T], grace time.Duration, now time.Time) *F
 	return n
 }
 
-// rereadAfter is the pause before a file that could not be read is tried again.
+// rereadAfter is the pause before another attempt to read a file that could not be read.
 const rereadAfter = time.Second
 
-// unreadable is Look for a file that is not regular or too large, or, with an error, cannot be read.
+// unreadable is Look for a file that is not regular, is too large or, with an error, cannot be read.
 func (n *File[T]) unreadable(format *Format[T], err error, now time.Time) *File[T] {
 	bad := format.Unreadable(n.newest, err)
 	if bad == nil {
@@ -147,16 +145,17 @@ func (n *File[T]) unreadable(format *Format[T], err error, now time.Time) *File[
 	}
 	n.take(Present, [sha256.Size]byte{}, now)
 
-	// There is no content that a second write could have changed.
+	// It has no content that a second write could have changed.
 	n.Racy, n.Due, n.Bad = false, time.Time{}, bad
 	if err != nil {
-		// The cause may lie outside the file (too many open files), so its stamp would not show that it is over.
+		// The cause may lie outside the file (too many open files); then the stamp would not show that it is
+		// over.
 		n.Due = now.Add(rereadAfter)
 	}
 	return n
 }
 
-// judge is Look for a file that was read whole and did not change meanwhile.
+// judge is Look for a file that was read completely and did not change meanwhile.
 func (n *File[T]) judge(f *File[T], format *Format[T], data []byte, now time.Time) *File[T] {
 	sum, age := sha256.Sum256(data), n.Age(now)
 	if f.Phase == Present && sum == f.sum && f.Stamp.Kind == Regular {
@@ -186,7 +185,7 @@ func (n *File[T]) judge(f *File[T], format *Format[T], data []byte, now time.Tim
 // complete reports whether the last line of a text has its line break.
 func complete(text []byte) bool { return bytes.HasSuffix(text, []byte("\n")) }
 
-// Kind is the kind of a file, symlinks followed.
+// Kind is the kind of a file, after following symlinks.
 type Kind uint8
 
 // The kinds of a file. Unknown is the zero value: not checked yet.
@@ -199,32 +198,30 @@ const (
 	Failed // stat failed; Stamp.Fault is its error number
 )
 
-// A Stamp is the signature of a file: two equal stamps of one path mean that the file was not
-// written in between, if the first was older than Racy when it was taken. Stamps are comparable
-// with ==.
+// A Stamp identifies the state of a file. If two stamps of one path are equal, the file was not written in
+// between, provided that the first one was older than Racy when it was taken. Stamps can be compared with ==.
 type Stamp struct {
 	Kind   Kind
-	Fault  uint32 // error number, only of kind Failed
+	Fault  uint32 // error number, only for kind Failed
 	Size   int64  // bytes
 	Mod    int64  // modification time, ns since 1970
-	Change int64  // change time of the inode, or else creation; ns since 1970
-	Dev    uint64 // device, 0 if the system has none
-	Ino    uint64 // inode, 0 if the system has none
+	Change int64  // inode change time, or else creation time; ns since 1970
+	Dev    uint64 // device; 0 if the system has none
+	Ino    uint64 // inode; 0 if the system has none
 }
 
 const (
-	// Racy is how long after a write another write may leave the same stamp: file systems and
-	// kernels count time in ticks. The content of a younger file must be compared itself (DESIGN
-	// "Read your own writes").
+	// Racy is how long after a write another write may leave the same stamp, since file systems and kernels
+	// count time in ticks. The content of a younger file must itself be compared (DESIGN "Read your own
+	// writes").
 	Racy = 50 * time.Millisecond
 
 	// Settle is how long a file must be unchanged before it is used; otherwise an editor that
 	// truncates and writes might be caught between the two.
 	Settle = 10 * time.Millisecond
 
-	// Bound is how long a call waits for a file that is being written, before it gets the last good
-	// content. Only the waits count: on a busy machine one look may take longer, and must not be the
-	// only one.
+	// Bound is how long a call waits for a file that is being written before it gets the last good content.
+	// Only waits count: on a busy machine one look may take longer, and must not be the only one.
 	Bound = forceAfter + 5*Settle
 
 	// SaveBound is how long a file that is missing, or only the beginning of its former content,
@@ -232,16 +229,15 @@ const (
 	SaveBound = 500 * time.Millisecond
 )
 
-// Changed returns when the file was last written, renamed or otherwise changed, as far as the stamp
-// shows.
+// Changed returns when the file was last written, renamed or otherwise changed, as far as the stamp shows.
 func (s Stamp) Changed() time.Time { return time.Unix(0, max(s.Mod, s.Change)) }
 
 // tick is how far a file's times may lag behind the clock: kernels take them from the last timer
 // tick.
 const tick = 10 * time.Millisecond
 
-// Age returns for how long, at least, the file had been unchanged at now. A time in the future,
-// from another machine's clock, counts as no age.
+// Age returns how long, at least, the file had been unchanged at now. A time in the future, from another
+// machine's clock, gives no age.
 func (s Stamp) Age(now time.Time) time.Duration {
 	return max(0, now.Sub(s.Changed())-tick)
 }
@@ -288,18 +284,18 @@ func (p Path) Read(limit int64) ([]byte, Stamp, error) {
 	return data[:n:n], before, nil
 }
 
-// unchanged reports whether the file now has this stamp and content with this SHA-256; it reads the
-// file. It returns false if it cannot.
+// unchanged reports whether the file now has this stamp and a content with this SHA-256, which it reads. It
+// reports false if it cannot.
 func (p Path) unchanged(s Stamp, sum [sha256.Size]byte) bool {
 	data, now, err := p.Read(s.Size)
 	return err == nil && now == s && sha256.Sum256(data) == sum
 }
 
-// A Track records the stamps of one file or directory. It is part of a value that is immutable once
-// others can see it.
+// A Track records the stamps of one file or directory. It is part of a value that is immutable once others
+// can see it.
 type Track struct {
 	Path
-	Stamp Stamp     // of the content in use; Unknown before that
+	Stamp Stamp     // of the content in use; Unknown if there is none yet
 	Racy  bool      // another write may have left the same stamp
 	Due   time.Time // when to check again even without an event; zero means never
 
@@ -314,8 +310,8 @@ func (t *Track) Observe(s Stamp, now time.Time) {
 	}
 }
 
-// Age returns for how long the file has been as last observed. With a wrong clock it is at most too
-// low, until it has been observed for that long.
+// Age returns how long the file has been as last observed. If clocks differ, the result may be too low until
+// the file has been observed for that long.
 func (t *Track) Age(now time.Time) time.Duration {
 	return max(t.newest.Age(now), now.Sub(t.seen))
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NonBlocking keeps the opening of a pipe from waiting for its writer.
+// NonBlocking keeps an open of a pipe from waiting for its writer.
 const NonBlocking = unix.O_NONBLOCK
 
 func stat(path string) Stamp {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// NonBlocking is only needed where named pipes are in the file system.
+// NonBlocking is needed only where named pipes are in the file system.
 const NonBlocking = 0
 
 func stat(path string) Stamp {

@@ -14,16 +14,16 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A Decoder decodes one file and collects its errors. After an error it continues with the rest. Past
-// MaxDiagnostics it only counts, so that a hostile file costs neither time nor memory.
+// A Decoder decodes one file and collects its errors. After an error it continues with the rest. Beyond
+// MaxDiagnostics it only counts errors, so that a hostile file costs neither time nor memory.
 type Decoder struct {
-	File string // the name of the file in diagnostics
-	// Lenient says that null is an absent value, as in a file whose entries are commented out.
+	File string // the file's name in diagnostics
+	// Lenient makes null an absent value, as in a file whose entries are commented out.
 	Lenient bool
-	Texts   map[string]Text // the rules of texts, by the names in tags
-	Forms   map[string]Form // the forms of values, by the names in tags
-	// Foreign reports an error of a key with the tag own that may not be in this file; flag is the
-	// text of the tag. A nil Foreign accepts all keys.
+	Texts   map[string]Text // rules for texts, by their names in tags
+	Forms   map[string]Form // forms of values, by their names in tags
+	// Foreign reports an error for a key with the tag own, which this file may not have; flag is the text of
+	// the tag. A nil Foreign accepts all keys.
 	Foreign func(v Value, flag string)
 
 	lines            [][]byte   // of the file
@@ -32,8 +32,7 @@ type Decoder struct {
 	faults, warnings list
 }
 
-// A Text is the rule of a text: it returns the text, perhaps in another spelling, or its error with
-// the remedy.
+// A Text is a rule for texts: it returns the text, perhaps normalized, or an error with the remedy.
 type Text func(s string) (string, error)
 
 // A Form decodes a value into the variable that to points to.
@@ -128,7 +127,7 @@ func (d *Decoder) mapping(v Value, to reflect.Value) {
 		if i < 0 && !d.Full() {
 			near := jsontext.Nearest(visible(key.Value), s.names())
 			d.within(key.Value, func() { d.unknownKey(key, near, s) })
-			// The error is one: no key is missing, and what refers to the value finds it.
+			// If the key is misspelled, report only that: the value is given, and references to it are valid.
 			given := slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return c.Value == near })
 			if near != "" && !given {
 				key.Value, i = near, s.index(near)
@@ -158,7 +157,7 @@ func (d *Decoder) unknownKey(key *yaml.Node, near string, s *shape) {
 	d.Fault(At(key), "unknown key; the keys here are %s", strings.Join(s.names(), ", "))
 }
 
-// field decodes the value of a key into a field of a struct.
+// field decodes the value of a key into a struct's field.
 func (d *Decoder) field(v Value, of reflect.Value, f *field) {
 	if f.own && d.Foreign != nil {
 		if n := v.Target(); !IsNull(n) && (n.Kind != yaml.SequenceNode || len(n.Content) > 0) {
@@ -237,7 +236,7 @@ func (d *Decoder) fill(v Value, to, all reflect.Value, f *field) {
 	to.Set(all)
 }
 
-// differ reports the structs of a list that have the same text in a field.
+// differ reports structs in a list that have the same text in a field.
 func (d *Decoder) differ(all reflect.Value, f *field) {
 	first := make(map[string]int, all.Len())
 	for i := range all.Len() {
@@ -259,7 +258,7 @@ type shape struct {
 	key, value *field   // nil, or those of yaml:",key" and yaml:",value"
 }
 
-// index returns the index of the field of a key, or -1.
+// index returns the index of a key's field, or -1.
 func (s *shape) index(name string) int {
 	return slices.IndexFunc(s.fields, func(f *field) bool { return f.name == name })
 }
@@ -269,7 +268,7 @@ func (s *shape) names() []string {
 	return xslices.Map(s.fields, func(f *field) string { return f.name })
 }
 
-// A field is what the tags of a field say; see Decode. The zero value is that of a variable.
+// A field is what the tags of a field say; see Decode. The zero field is for a plain variable.
 type field struct {
 	name, add, is, as, keys    string
 	min, max, zero             string

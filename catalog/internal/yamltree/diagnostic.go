@@ -17,7 +17,7 @@ import (
 // A Diagnostic is one error, or one warning, of a file. Line and Column count from
 // 1; both are 0 if the error concerns the whole file.
 type Diagnostic struct {
-	File    string // as the caller named it; "job.yml" inside a load error
+	File    string // the caller's name for it; "job.yml" inside a load error
 	Line    int
 	Column  int    // in characters
 	Path    string // steps[2].outputs.report.type; empty for the document
@@ -59,8 +59,8 @@ func (ds Diagnostics) Error() string {
 	return strings.Join(xslices.Map(ds, func(d Diagnostic) string { return d.String() }), "\n")
 }
 
-// MaxDiagnostics is the number of errors in one file that are reported in full; one more Diagnostic
-// gives the number of the others.
+// MaxDiagnostics is how many errors in one file are reported in full; one more Diagnostic gives the number of
+// the others.
 const MaxDiagnostics = 100
 
 // A list stores up to MaxDiagnostics, and counts the others.
@@ -95,21 +95,21 @@ func (l *list) sorted(file, what string) Diagnostics {
 	return ds
 }
 
-// Fault adds an error in the value being decoded.
+// Fault adds an error about the value being decoded.
 func (d *Decoder) Fault(at Position, format string, args ...any) {
 	if !d.Full() {
 		d.FaultIn(at, pathText(d.path), format, args...)
 	}
 }
 
-// FaultAt adds an error in the value at a path, of keys and indices, of the document.
+// FaultAt adds an error about the value at a path, of keys and indices, in the document.
 func (d *Decoder) FaultAt(path []any, format string, args ...any) {
 	if !d.Full() {
 		d.FaultIn(d.Find(path...).At(), pathText(path), format, args...)
 	}
 }
 
-// FaultIn adds an error with this position and path. Its message names a character in the line that nobody sees.
+// FaultIn adds an error with this position and path. The message names any invisible character in the line.
 func (d *Decoder) FaultIn(at Position, path, format string, args ...any) {
 	message := fmt.Sprintf(format, args...)
 	if at.Line > 0 && at.Line <= len(d.lines) {
@@ -118,7 +118,7 @@ func (d *Decoder) FaultIn(at Position, path, format string, args ...any) {
 	d.faults.add(Diagnostic{File: d.File, Line: at.Line, Column: at.Column, Path: path, Message: message})
 }
 
-// WarnAt adds a warning about the value at a path of the document; no path means the whole file.
+// WarnAt adds a warning about the value at a path in the document; without a path it is about the whole file.
 func (d *Decoder) WarnAt(path []any, format string, args ...any) {
 	if d.warnings.full() {
 		return
@@ -128,7 +128,8 @@ func (d *Decoder) WarnAt(path []any, format string, args ...any) {
 	d.warnings.add(g)
 }
 
-// At returns a Diagnostic of the value at a path of the document; no path means the whole file.
+// At returns a Diagnostic about the value at a path in the document; without a path it is about the whole
+// file.
 func (d *Decoder) At(message string, path ...any) Diagnostic {
 	g := Diagnostic{File: d.File, Path: pathText(path), Message: message}
 	if len(path) > 0 {
@@ -141,8 +142,8 @@ func (d *Decoder) At(message string, path ...any) Diagnostic {
 // Faults returns the number of errors so far.
 func (d *Decoder) Faults() int { return len(d.faults.Diagnostics) + d.faults.dropped }
 
-// Full reports whether further errors are only counted. If so, it counts the one that the caller is
-// about to report, so that the caller need not format its message.
+// Full reports whether further errors are only counted. If so, it counts the one that the caller is about to
+// report, which need not format a message then.
 func (d *Decoder) Full() bool { return d.faults.full() }
 
 // Diagnostics returns the errors, ordered by position; nil means none.
@@ -164,7 +165,7 @@ func PositionAt(file []byte, offset int) Position {
 	return Position{bytes.Count(before, []byte{'\n'}) + 1, utf8.RuneCount(before[start:]) + 1}
 }
 
-// NotUTF8 returns the offset of the first byte that is not UTF-8, if there is one.
+// NotUTF8 returns the offset of the first byte that is not UTF-8, if any.
 func NotUTF8(file []byte) (offset int, found bool) {
 	for offset < len(file) {
 		r, size := utf8.DecodeRune(file[offset:])
@@ -176,7 +177,7 @@ func NotUTF8(file []byte) (offset int, found bool) {
 	return 0, false
 }
 
-// maxQuoted bounds the part of a file's text that a message repeats, in bytes.
+// maxQuoted limits how much of a file's text a message repeats, in bytes.
 const maxQuoted = 80
 
 // Clip shortens a text for a message.
@@ -195,15 +196,14 @@ func Clip(s string) string {
 // Quote quotes a text for a message, shortened.
 func Quote(s string) string { return strconv.QuoteToGraphic(Clip(s)) }
 
-// plain reports whether a name can be written in a path or list without quotes.
+// plain reports whether a name needs no quotes in a path or list.
 func plain(s string) bool {
 	return s != "" && len(s) <= maxQuoted && strings.IndexFunc(s, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
 	}) < 0
 }
 
-// Join joins names for a message, at most ten of them; a message is one line, so names that are not
-// plain are quoted.
+// Join joins at most ten names for a message. A message is one line, so it quotes names that are not plain.
 func Join(names []string) string {
 	const most = 10
 	shown := make([]string, min(len(names), most))

@@ -18,14 +18,14 @@ import (
 // MaxBytes is the maximum size of a file: 1 MiB.
 const MaxBytes = 1 << 20
 
-// maxDirectives bounds the %TAG lines of a file: the YAML parser compares each with all before it.
+// maxDirectives limits the %TAG lines of a file: the YAML parser compares each with all earlier ones.
 const maxDirectives = 16
 
 // BOM is the byte order mark with which some editors begin a file.
 var BOM = []byte("\xef\xbb\xbf")
 
-// Documents reads the documents of a file: the first, and a second if there is
-// one; nil means none. The error is that of the YAML parser.
+// Documents reads the first document of a file, and the second if there is one; nil means none. The error is
+// the YAML parser's.
 func Documents(source []byte) (first, second *yaml.Node, err error) {
 	// The YAML parser panics on some hostile input.
 	defer func() {
@@ -48,9 +48,9 @@ func Documents(source []byte) (first, second *yaml.Node, err error) {
 	return first, second, nil
 }
 
-// Open reads the one document of a file, which Find, FaultAt and Decode are about, and returns its
-// root. It returns nil if the file has an error that hides others, or is empty, which is not an error.
-// The time to walk the tree is bounded, whatever its aliases are.
+// Open reads the only document of a file, for Find, FaultAt and Decode, and returns its root. It returns nil
+// if the file has an error that hides others, or if it is empty, which is not an error. Whatever its aliases
+// are, the time to walk the tree is limited.
 func (d *Decoder) Open(source []byte) *yaml.Node {
 	body, ok := d.checkBytes(source)
 	if !ok {
@@ -62,7 +62,7 @@ func (d *Decoder) Open(source []byte) *yaml.Node {
 		d.syntaxFault(body, err)
 		return nil
 	}
-	if second != nil { // the errors of the first are reported too
+	if second != nil { // also report the errors of the first
 		d.FaultIn(At(second), "", "a second document begins here, but a file is one: remove the --- and what follows "+
 			"it, or move that to a separate file")
 	}
@@ -73,8 +73,8 @@ func (d *Decoder) Open(source []byte) *yaml.Node {
 	return d.root
 }
 
-// checkBytes refuses a file that is not text or that YAML does not allow, and returns the text
-// without its byte order mark.
+// checkBytes refuses a file that is not text, or that YAML does not allow, and returns the text without its
+// byte order mark.
 func (d *Decoder) checkBytes(source []byte) ([]byte, bool) {
 	fault := func(at Position, format string, args ...any) ([]byte, bool) {
 		d.FaultIn(at, "", format, args...)
@@ -123,8 +123,8 @@ func (d *Decoder) checkBytes(source []byte) ([]byte, bool) {
 // conflict matches the lines that git writes around a conflict.
 var conflict = regexp.MustCompile(`(?m)^(?:(?:<{7}|>{7}|\|{7}) |={7}\r?$)`)
 
-// conflicted returns the first match of conflict, or nil. Nearly all files have none, which is seen much faster than
-// with the expression.
+// conflicted returns the first match of conflict, or nil. Nearly all files have none, which a plain search
+// finds out much faster.
 func conflicted(body []byte) []int {
 	for _, mark := range []string{"<<<<<<<", ">>>>>>>", "|||||||", "======="} {
 		if bytes.Contains(body, []byte(mark)) {
@@ -134,10 +134,11 @@ func conflicted(body []byte) []int {
 	return nil
 }
 
-// directive matches the version of YAML before a document.
+// directive matches the YAML version before a document.
 var directive = regexp.MustCompile(`\A(?:(?:#.*|%[^Y\n].*|[ \t\r]*)\n)*%YAML[ \t]+1\.\d\b`)
 
-// sameVersion returns a text with the only version of YAML that the parser accepts: for it, all of 1.x are the same.
+// sameVersion returns the text with the only YAML version that the parser accepts, which treats all of 1.x
+// alike.
 func sameVersion(body []byte) []byte {
 	if !bytes.Contains(body, []byte("%YAML")) {
 		return body
@@ -152,11 +153,12 @@ func sameVersion(body []byte) []byte {
 	return body
 }
 
-// endsLine reports whether a character ends a line for the YAML parser, but not for YAML 1.2 and for editors: positions
-// after it would be wrong, and a text in which it is would end.
+// endsLine reports whether a character ends a line for the YAML parser, but not in YAML 1.2 or for editors.
+// Positions after it would be wrong, and a text that contains it would end there.
 func endsLine(r rune) bool { return r == 0x85 || r == 0x2028 || r == 0x2029 }
 
-// firstBad finds the first byte that does not begin a character YAML allows, or begins one that endsLine.
+// firstBad finds the first byte that does not begin a character allowed in YAML, or that begins one that
+// endsLine.
 func firstBad(b []byte) (int, bool) {
 	for i := 0; i < len(b); {
 		c := b[i]
@@ -176,7 +178,7 @@ func firstBad(b []byte) (int, bool) {
 	return 0, false
 }
 
-// remedies are the remedies of errors of the YAML parser.
+// remedies are the remedies for errors of the YAML parser.
 var remedies = []struct{ problem, remedy string }{
 	{"mapping values are not allowed",
 		`a value that contains ": " must be put in quotes; else the indentation is wrong here`},
@@ -209,8 +211,8 @@ var remedies = []struct{ problem, remedy string }{
 	{"cannot be read", "take out what was added last, or write it in a simpler form"},
 }
 
-// exactUpTo is the size of the largest file that is parsed again to find where a syntax error
-// began; it bounds the cost of a hostile file.
+// exactUpTo is the maximum size of a file that is parsed again to find where a syntax error began. It limits
+// the cost of a hostile file.
 const exactUpTo = 64 << 10
 
 // syntaxFault reports an error of the YAML parser.
@@ -225,8 +227,8 @@ func (d *Decoder) syntaxFault(body []byte, err error) {
 	}
 
 	lines := d.lines
-	// Only errors of single tokens name their line; for others it is the first line up to which the
-	// file has this error.
+	// Only errors about single tokens have a line. For others, find the first line up to which the file has
+	// this error.
 	structure := strings.HasPrefix(problem, "did not find expected") && !strings.Contains(problem, "alphabetic") ||
 		strings.HasPrefix(problem, "unknown anchor") || strings.HasPrefix(problem, "found undefined tag") ||
 		strings.HasPrefix(problem, "found a tab") || strings.Contains(problem, "unexpected end of stream")
@@ -258,8 +260,7 @@ func problemOf(err error) (problem string, line int) {
 	return problem, 0
 }
 
-// column returns the column of the colon that should be in quotes, else of the first character that
-// is not blank.
+// column returns the column of the colon that should be in quotes, or else of the first nonblank character.
 func column(text []byte, problem string) int {
 	text = bytes.TrimSuffix(text, []byte("\n"))
 	at := len(text) - len(bytes.TrimLeft(text, " "))
@@ -273,15 +274,15 @@ func column(text []byte, problem string) int {
 	return utf8.RuneCount(text[:at]) + 1
 }
 
-// Bounds of what the aliases of a file may add to it: nodes that are visited again, and bytes of
-// text that are repeated.
+// The limits of what aliases may add to a file: nodes that are visited again, and bytes of text that are
+// repeated.
 const (
 	maxAliasNodes = 100_000
 	maxAliasBytes = 1 << 20
 )
 
-// checkAliases walks the tree at most as its reader would, and reports an error if an alias contains
-// itself or all of them together expand too much.
+// checkAliases walks the tree at most as far as its reader would. It reports an error if an alias contains
+// itself, or if all aliases together expand too much.
 func (d *Decoder) checkAliases(root *yaml.Node) bool {
 	w := aliasWalk{open: map[*yaml.Node]bool{}}
 	w.walk(root, nil)

@@ -49,7 +49,7 @@ func (d *Decoder) scalar(v Value, to reflect.Value, f *field) {
 	}
 }
 
-// bound returns the bound of a number that a tag gives.
+// bound returns the limit of a number in a tag.
 func bound(tag string, fallback float64) float64 {
 	if tag == "" {
 		return fallback
@@ -62,7 +62,7 @@ func bound(tag string, fallback float64) float64 {
 	return x
 }
 
-// Number returns a number of one of these tags from least to most.
+// Number returns a number with one of these tags, from least to most.
 func (d *Decoder) Number(v Value, what string, least, most float64, tags ...string) (x float64, ok bool) {
 	n := v.Target()
 	if n.Kind != yaml.ScalarNode || !slices.Contains(tags, n.ShortTag()) || n.Decode(&x) != nil ||
@@ -73,8 +73,8 @@ func (d *Decoder) Number(v Value, what string, least, most float64, tags ...stri
 	return x, true
 }
 
-// Text returns a text that follows the rule of this name; what describes what is expected. One that
-// breaks its rule is returned as well, for the checks of other values.
+// Text returns a text that follows the rule of this name; what describes what is expected. A text that breaks
+// the rule is also returned, so that other values can be checked against it.
 func (d *Decoder) Text(v Value, what, rule string) (text string, ok bool) {
 	return d.text(v, &field{is: what, as: rule})
 }
@@ -109,7 +109,7 @@ func (d *Decoder) text(v Value, f *field) (text string, ok bool) {
 	return "", false
 }
 
-// rule returns the rule of this name; "" has none.
+// rule returns the rule with this name; "" means none.
 func (d *Decoder) rule(name string) Text {
 	rule := d.Texts[name]
 	if rule == nil && name != "" {
@@ -118,7 +118,7 @@ func (d *Decoder) rule(name string) Text {
 	return rule
 }
 
-// applyRules returns a text by its rules, or what is wrong with it.
+// applyRules returns a text normalized by its rules, or what is wrong with it.
 func (d *Decoder) applyRules(text string, f *field) (string, error) {
 	rule := d.rule(f.as)
 	switch {
@@ -145,7 +145,7 @@ func (d *Decoder) duration(v Value, to reflect.Value, f *field) {
 	switch tag := n.ShortTag(); {
 	case n.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float"):
 		var seconds float64
-		// Anything beyond the bound, also infinite and NaN, is refused before it is converted.
+		// Refuse anything beyond the limit, including infinities and NaN, before converting it.
 		if n.Decode(&seconds) != nil || math.IsNaN(seconds) || math.Abs(seconds) > 2*most.Seconds() {
 			d.Wrong(v, fmt.Sprintf("%s, at most %v", form, most))
 			return
@@ -175,7 +175,7 @@ func (d *Decoder) duration(v Value, to reflect.Value, f *field) {
 	}
 }
 
-// duration returns the bound of a duration that a tag gives.
+// duration returns the limit of a duration in a tag.
 func duration(tag string, fallback time.Duration) time.Duration {
 	if tag == "" {
 		return fallback

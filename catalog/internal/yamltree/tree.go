@@ -14,7 +14,7 @@ type Position struct{ Line, Column int }
 // At returns the position of a node.
 func At(n *yaml.Node) Position { return Position{n.Line, n.Column} }
 
-// A Value is a value of the tree and its key. A list item or the document is its own key.
+// A Value is a value of the tree with its key. A list item, or the document, is its own key.
 type Value struct{ Key, Node *yaml.Node }
 
 // Self returns the value of a node that has no key.
@@ -32,8 +32,8 @@ func Target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// At returns the position for an error in the value: an empty value has none of its own, so its
-// key's is used.
+// At returns the position for an error in the value. An empty value has no position, so it returns that of
+// its key.
 func (v Value) At() Position {
 	if IsNull(v.Target()) {
 		return At(v.Key)
@@ -44,8 +44,8 @@ func (v Value) At() Position {
 // IsNull reports whether a node is an empty value.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// Find returns the value at a path, of keys and indices, of the document, or the last one on the way
-// that exists. It takes the first of several equal keys.
+// Find returns the value at a path, of keys and indices, in the document, or the last existing one on the
+// way. It takes the first of several equal keys.
 func (d *Decoder) Find(path ...any) Value {
 	v, _ := d.find(path)
 	return v
@@ -81,8 +81,8 @@ func (d *Decoder) within(step any, read func()) {
 	d.path = d.path[:len(d.path)-1]
 }
 
-// Is returns the node of a value if it has the expected kind, and otherwise reports an error; what
-// describes the expected kind.
+// Is returns the node of a value if it has the expected kind, and otherwise reports an error. what describes
+// the expected kind.
 func (d *Decoder) Is(v Value, kind yaml.Kind, what string) (*yaml.Node, bool) {
 	n := v.Target()
 	if n.Style&yaml.TaggedStyle != 0 {
@@ -110,7 +110,7 @@ func (d *Decoder) Wrong(v Value, expected string) {
 	d.Fault(At(n), "is %s; expected %s", Kind(n), expected)
 }
 
-// Kind names the kind of a value, and shows a scalar.
+// Kind describes the kind of a value, and shows a scalar.
 func Kind(n *yaml.Node) string {
 	n = Target(n)
 	switch n.Kind {
@@ -173,7 +173,7 @@ func (d *Decoder) repeated(key *yaml.Node, line int) {
 	})
 }
 
-// pairs returns the keys of a mapping that are text, and their values.
+// pairs returns the text keys of a mapping, and their values.
 func (d *Decoder) pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		for i := 0; i+1 < len(n.Content); i += 2 {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// invisible names the characters that come into files with text from web pages and chats.
+// invisible has the characters that get into files with text from web pages and chats, with their names.
 var invisible = map[rune]string{
 	0x85:   "next line",
 	0xa0:   "no-break space",
@@ -27,7 +27,7 @@ var invisible = map[rune]string{
 	0xfeff: "byte order mark",
 }
 
-// name returns the code point of a character, with its name if nobody sees it.
+// name returns the code point of a character, with its name if it is invisible.
 func name(r rune) string {
 	if invisible[r] == "" {
 		return fmt.Sprintf("%U", r)
@@ -35,12 +35,12 @@ func name(r rune) string {
 	return fmt.Sprintf("%U (%s)", r, invisible[r])
 }
 
-// isInvisible reports whether nobody sees a character, or takes it for a plain space.
+// isInvisible reports whether a character is invisible, or looks like a plain space.
 func isInvisible(r rune) bool {
 	return r >= utf8.RuneSelf && (invisible[r] != "" || unicode.In(r, unicode.Cf, unicode.Zs))
 }
 
-// visible returns a text without the characters that nobody sees.
+// visible returns a text without invisible characters.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if isInvisible(r) {
@@ -50,7 +50,7 @@ func visible(s string) string {
 	}, s)
 }
 
-// invisibleIn says which character in a line nobody sees, or returns "".
+// invisibleIn describes an invisible character in a line, or returns "".
 func invisibleIn(line []byte) string {
 	for i, r := range string(line) {
 		if isInvisible(r) {
@@ -61,11 +61,11 @@ func invisibleIn(line []byte) string {
 	return ""
 }
 
-// block matches a line after which a text follows, in lines that are indented further.
+// block matches a line that introduces a block of text, in lines that are indented further.
 var block = regexp.MustCompile(`^( *)[^#"']*(?:: |- )[|>][0-9+-]* *(?:#.*)?\s*$`)
 
-// unclosedQuote returns the line of a quote that begins a value and ends in a later line, in which more text
-// follows it; 0 means none. The parser reports only a line after that.
+// unclosedQuote returns the line of a quote that begins a value and ends in a later line, where more text
+// follows it; 0 means none. The parser only reports a line after that.
 func unclosedQuote(lines [][]byte) (opened int) {
 	quote, since, text := byte(0), 0, -1 // text: the indentation of the line before a text
 	for n, line := range lines {
@@ -79,7 +79,7 @@ func unclosedQuote(lines [][]byte) (opened int) {
 			continue
 		}
 
-		before := byte('\n') // the last character that is not blank; a quote after one of these begins a value
+		before := byte('\n') // the last nonblank character; after some of these, a quote begins a value
 		for i := 0; i < len(line); i++ {
 			c := line[i]
 			switch {
