@@ -16,15 +16,15 @@ import (
 	"deepwork/catalog/job"
 )
 
-// standardJobs are the jobs that come with the binary: in memory, and written to disk before one is
-// needed. A nil *standardJobs has none.
+// standardJobs are the jobs that come with the binary. They are in memory, and are written to disk before one
+// is needed. A nil *standardJobs has none.
 type standardJobs struct {
-	dir       string // where they are written
+	dir       string // the folder to which they are written
 	makeState func() error
 	files     []standardFile
 
 	mu     sync.Mutex
-	stamps map[follow.Path]follow.Stamp // of the files when they were written
+	stamps map[follow.Path]follow.Stamp // stamps of the files when written
 }
 
 // A standardFile is one file of a standard job.
@@ -33,7 +33,7 @@ type standardFile struct {
 	data []byte
 }
 
-// readStandard reads all files of the jobs in fsys: of each top-level directory that has a job.yml.
+// readStandard reads all files of the jobs in fsys: each top-level directory with a job.yml.
 func readStandard(dir string, fsys fs.FS) (*standardJobs, error) {
 	s := &standardJobs{dir: dir}
 	jobs, err := fs.Glob(fsys, path.Join("*", job.FileName))
@@ -85,8 +85,8 @@ func (s *standardJobs) has(j *job.Job) bool {
 	})
 }
 
-// onDisk writes the files of the standard jobs that are missing or differ. If there are none it
-// costs a stat of each file.
+// onDisk writes the files of the standard jobs that are missing or differ. If none do, it costs a stat of
+// each file.
 func (s *standardJobs) onDisk() error {
 	if s == nil || len(s.files) == 0 {
 		return nil
@@ -111,10 +111,9 @@ func (s *standardJobs) onDisk() error {
 	return err
 }
 
-// write writes what is not on disk, and returns the stamps of the files. A file that differs is
-// replaced atomically, so that two servers may do it at once; other files are left alone, unless
-// they are in the way. Nothing is written outside the parent of their folder, wherever links in it
-// lead.
+// write writes what is missing on disk, and returns the stamps of the files. It replaces a file that differs
+// atomically, so that two servers may do so at once; it leaves other files alone, unless they are in the way.
+// It writes nothing outside the parent of the jobs' folder, wherever links in that lead.
 func (s *standardJobs) write() (map[follow.Path]follow.Stamp, error) {
 	if err := s.makeState(); err != nil {
 		return nil, err
@@ -130,7 +129,7 @@ func (s *standardJobs) write() (map[follow.Path]follow.Stamp, error) {
 	for _, file := range s.files {
 		name := path.Join(filepath.Base(s.dir), file.name)
 		at := follow.Path(filepath.Join(s.dir, filepath.FromSlash(file.name)))
-		// Taken first, so that a later change shows.
+		// Taken before the content is compared, so that a later change shows.
 		stamp := at.Stat()
 		if !holds(r, name, file.data) {
 			if err := replace(r, name, file.data); err != nil {
@@ -154,8 +153,7 @@ func holds(r *os.Root, name string, data []byte) bool {
 	return err == nil && bytes.Equal(got, data)
 }
 
-// replace writes a file atomically. It does not sync: a file torn by a crash differs, and is
-// written again.
+// replace writes a file atomically. It does not sync: a file torn by a crash differs, and is written again.
 func replace(r *os.Root, name string, data []byte) error {
 	dir, base := path.Split(name)
 	if err := r.MkdirAll(path.Clean(dir), 0o755); err != nil {

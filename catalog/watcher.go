@@ -38,10 +38,9 @@ func openNotifier() (notifier, error) {
 	return fsNotifier{w}, nil
 }
 
-// A watcher wakes changed when an event shows that a job folder may have changed. Two goroutines
-// share the work, because each would block the other: one receives events and never waits for
-// anything else; one adds and removes watches, which the system may delay until events are
-// received.
+// A watcher wakes changed when an event shows that a job folder may have changed. Two goroutines share the
+// work, because each would block the other: one receives events and never waits for anything else; the other
+// adds and removes watches, which the system may delay until events are received.
 type watcher struct {
 	root    string
 	open    func() (notifier, error)
@@ -54,7 +53,7 @@ type watcher struct {
 
 	mu      sync.Mutex
 	ended   map[string]bool // watches removed by the system
-	unknown bool            // any watch may have been removed: events were lost
+	unknown bool            // events were lost, so any watch may have been removed
 }
 
 func newWatcher(o Options, state func() *state, changed wait.Signal) *watcher {
@@ -78,7 +77,7 @@ func (w *watcher) run(ctx context.Context) error {
 	g.Go(func() error { return w.receive(ctx, n) })
 	g.Go(func() error { return w.keepWatches(ctx, n) })
 
-	// Close comes first: a system that delays an Add until its events are received would never
+	// Close comes first: a system that delays an Add until its events are received would otherwise never
 	// return from it.
 	g.Go(func() error {
 		<-ctx.Done()
@@ -103,8 +102,8 @@ func (w *watcher) receive(ctx context.Context, n notifier) error {
 				return fsnotify.ErrClosed
 			}
 
-			// With any error, events may be missing (fsnotify.ErrEventOverflow), also those that
-			// report the end of a watch.
+			// After any error, events may be missing (fsnotify.ErrEventOverflow), even those that report the
+			// end of a watch.
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				w.logger.Debug("events of the job folders may be missing", "error", err)
 			}
@@ -131,7 +130,7 @@ func (w *watcher) route(ev fsnotify.Event) {
 	}
 }
 
-// lose records that a watch has ended, or, for "", that any may have.
+// lose records that a watch has ended; "" means that any may have ended.
 func (w *watcher) lose(dir string) {
 	w.mu.Lock()
 	w.ended[dir] = true

@@ -21,9 +21,9 @@ type plan map[string][]string
 // anyName in a plan means that every name in the directory matters.
 const anyName = ""
 
-// planFor returns the plan for a state: each job's directory, each folder, and the directories
-// above it through which it may appear or be swapped: up to the root within the project, else the
-// nearest one that exists.
+// planFor returns the plan for a state: each job's directory, each folder, and the directories above it
+// through which it may appear or be swapped. Within the project these are all up to the root, otherwise only
+// the nearest existing one.
 func planFor(root string, s *state) plan {
 	p := make(plan)
 	add := func(dir, name string) { p[dir] = append(p[dir], name) }
@@ -63,18 +63,18 @@ func planFor(root string, s *state) plan {
 	return p
 }
 
-// An identity is a directory, whatever its name: two names of one directory share one watch, and
+// An identity identifies a directory, whatever its name. Two names of one directory share one watch, and
 // events carry one of them.
 type identity struct {
 	dev, ino uint64
-	path     string // on systems without these numbers
+	path     string // only on systems without these numbers
 }
 
 // A watchSet is the set of installed watches, by path.
 type watchSet map[string]identity
 
-// keepWatches updates the watches for the current state until ctx ends. A newly watched directory
-// may have changed before it was watched, so it is checked.
+// keepWatches updates the watches for the current state until ctx ends. A newly watched directory may have
+// changed before it was watched, so it is checked.
 func (w *watcher) keepWatches(ctx context.Context, n notifier) error {
 	installed := make(watchSet)
 	for {
@@ -84,8 +84,8 @@ func (w *watcher) keepWatches(ctx context.Context, n notifier) error {
 		case <-w.rewatch:
 		}
 
-		// A newly watched directory may by now contain the one to watch next, so this is repeated
-		// until there is none to add.
+		// A newly watched directory may meanwhile contain the next one to watch, so repeat this until none is
+		// added.
 		for {
 			added, err := w.install(ctx, n, installed)
 			if err != nil {
@@ -99,10 +99,10 @@ func (w *watcher) keepWatches(ctx context.Context, n notifier) error {
 	}
 }
 
-// install makes one round, and reports whether there are new watches.
+// install does one round, and reports whether it added watches.
 func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (added bool, err error) {
 	w.mu.Lock()
-	ended, unknown := w.ended, w.unknown // lost since the last round
+	ended, unknown := w.ended, w.unknown // watches lost since the last round
 	w.ended, w.unknown = make(map[string]bool), false
 	w.mu.Unlock()
 	wanted := planFor(w.root, w.state())
@@ -134,7 +134,7 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 	}
 	for name, id := range installed {
 		if present, ok := directory[name]; ended[name] || !ok || present != id || holder[id] != name {
-			_ = n.Remove(name) // the system has removed some already
+			_ = n.Remove(name) // the system has already removed some
 			delete(installed, name)
 		}
 	}
@@ -159,7 +159,7 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 			return false, fmt.Errorf("watching %s: %w", name, err)
 		case errors.Is(err, fsnotify.ErrClosed):
 			return false, err
-		case err != nil: // its parent reports that it is gone; or it cannot be watched
+		case err != nil: // its parent reports that it is gone, or it cannot be watched
 			delete(installed, name)
 			continue
 		}

@@ -193,7 +193,7 @@ func (s *source) unavailable(lost error) error {
 	return fmt.Errorf("source %q: %w: the connection was just lost", s.def.Name, ErrAway)
 }
 
-// relinkWithin bounds the wait for the next link.
+// relinkWithin limits the wait for the next link.
 const relinkWithin = 10 * time.Second
 
 // current returns the current link other than not, and waits for it while the source is being

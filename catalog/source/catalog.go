@@ -36,16 +36,16 @@ type Catalog struct {
 
 	system  *actor.System
 	owner   *actor.Ref[update]
-	ctx     context.Context // of the watch and the sources
+	ctx     context.Context // parent of the watch and the sources
 	cancel  context.CancelFunc
 	grace   context.Context // when it ends, sources are killed
 	kill    context.CancelFunc
 	running sync.WaitGroup // the watch and each source
 }
 
-// Open begins to connect the sources and returns at once, without waiting for any
-// of them (seed 003, 1.1). Invalid settings are an error of Reconfigure, not of
-// Open; sources are connected once they are valid. Close ends it.
+// Open begins to connect the sources and returns at once, without waiting for them (seed 003, 1.1). Invalid
+// settings are an error of Reconfigure, not of Open; sources are connected once the settings are valid. Close
+// ends the Catalog.
 func Open(o Options) *Catalog {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Reserved == nil {
@@ -59,7 +59,7 @@ func Open(o Options) *Catalog {
 	c.grace, c.kill = context.WithCancel(context.Background())
 	c.system = actor.NewSystem(o.Logger)
 
-	// survives a crash: it is made of immutable offers
+	// survives a crash, since it consists of immutable offers
 	state := &owner{
 		c:       c,
 		leaving: make(map[string]*source),
@@ -74,11 +74,11 @@ func Open(o Options) *Catalog {
 	return c
 }
 
-// watch updates the snapshot when an offer changed, and at intervals, since the settings may have been
-// edited and the tools of an unreachable source expire.
+// watch updates the snapshot when an offer has changed, and at intervals, since the settings may have been
+// edited, and the tools of an unreachable source expire.
 func (c *Catalog) watch() {
 	for c.ctx.Err() == nil {
-		// Errors of the settings are logged where they are read.
+		// Errors in the settings are logged where they are read.
 		_ = c.update(c.ctx)
 		_ = wait.Until(c.ctx, lookInterval, c.offers)
 	}
@@ -93,8 +93,8 @@ func (c *Catalog) update(ctx context.Context) error {
 // Snapshot returns the current snapshot; it never blocks.
 func (c *Catalog) Snapshot() *Snapshot { return c.snapshot.Load() }
 
-// Changed receives one value after one or more changes of the snapshot. It is for one reader, and
-// is never closed.
+// Changed receives one value after one or more changes of the snapshot. It is for one reader, and is never
+// closed.
 func (c *Catalog) Changed() <-chan struct{} { return c.changed }
 
 // Reconfigure reads the settings again and applies them if they changed; it does not
@@ -110,9 +110,8 @@ func (c *Catalog) Reconfigure(ctx context.Context) error {
 	return c.update(ctx)
 }
 
-// Close ends the connections and commands, and waits for them until ctx ends: about a second, 2.5
-// at most. If ctx ends first they are killed without waiting, and the error says so. Calls in
-// flight fail.
+// Close ends the connections and commands, and waits for them until ctx ends: about a second, at most 2.5. If
+// ctx ends first, they are killed without waiting, and the error says so. Calls in flight fail.
 func (c *Catalog) Close(ctx context.Context) error {
 	c.cancel()
 	stuck := c.system.Stop(ctx)
@@ -129,10 +128,10 @@ func (c *Catalog) Close(ctx context.Context) error {
 	return nil
 }
 
-// Refresh queries every source now and waits for their answers for the given time, or until ctx
-// ends (seed 003, 4.3). A source that is down is tried once. Sources that fail, or do not answer in
-// time, are listed in the report's Silent; their queries continue. An error is that of the settings
-// or of ctx, and is returned with the changes so far.
+// Refresh queries every source now, and waits for their answers for the given time, or until ctx ends (seed
+// 003, 4.3). It tries once to connect a source that is down. The report's Silent lists sources that fail or
+// do not answer in time; their queries continue. An error comes from the settings or ctx, and is returned
+// with the changes so far.
 func (c *Catalog) Refresh(ctx context.Context, within time.Duration) (Report, error) {
 	before := c.Snapshot()
 	if err := c.Reconfigure(ctx); err != nil {
@@ -169,7 +168,7 @@ func (c *Catalog) Refresh(ctx context.Context, within time.Duration) (Report, er
 	for _, s := range now.Sources {
 		why := silent[s.Name]
 		if errors.Is(why, late) {
-			why = cmp.Or(s.Err, why) // the reason why it is away has more detail
+			why = cmp.Or(s.Err, why) // the reason why the source is away has more detail
 		}
 		if why = cmp.Or(why, s.Err); why != nil {
 			report.Silent = append(report.Silent, Skipped{Source: s.Name, Reason: why.Error()})
@@ -185,7 +184,7 @@ func (s *source) refresh(ctx context.Context) error {
 	select {
 	case s.requests <- answer:
 	case <-s.done:
-		return nil // it was removed or replaced
+		return nil // the source was removed or replaced
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

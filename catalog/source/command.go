@@ -31,8 +31,8 @@ type commandWire struct {
 	ending  sync.WaitGroup
 }
 
-// startCommand starts a source in a folder, program being the path of its command's. Its
-// standard error is logged at debug.
+// startCommand starts a source in a folder; program is the path of its command's program. It logs its
+// standard error at debug.
 func startCommand(s *config.WorkflowSource, program, dir string, logger *slog.Logger) (*commandWire, error) {
 	env := environment(os.Environ(), s.PassEnv)
 	for name, value := range s.Env {
@@ -45,8 +45,8 @@ func startCommand(s *config.WorkflowSource, program, dir string, logger *slog.Lo
 		return nil, err
 	}
 
-	level := slog.LevelWarn                                        // once per connection
-	w := &commandWire{service: service, stray: func(line string) { // one goroutine calls it
+	level := slog.LevelWarn                                        // only once per connection at this level
+	w := &commandWire{service: service, stray: func(line string) { // called by one goroutine
 		logger.Log(context.Background(), level,
 			"a source writes what is no message to its standard output; its standard error is the place for that",
 			"line", line)
@@ -71,8 +71,8 @@ var passed = []string{
 	"NUMBER_OF_PROCESSORS",
 }
 
-// environment returns what a source gets of this process's: not what is secret there,
-// unless its entry asks for it.
+// environment returns the variables of this process that a source gets: no secrets, unless its entry asks for
+// them.
 func environment(all, more []string) []string {
 	if slices.Contains(more, "*") {
 		return all
@@ -93,7 +93,7 @@ func (w *commandWire) transport() mcp.Transport { return w }
 // Connect implements mcp.Transport.
 func (w *commandWire) Connect(ctx context.Context) (mcp.Connection, error) {
 	c, err := (&mcp.IOTransport{
-		// the filter has one
+		// the filter has its own limit
 		Reader: newLineFilter(w.service.Stdout, w.stray), Writer: w.service.Stdin, MaxLineLength: -1,
 	}).Connect(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (w *commandWire) reason(err error) error {
 		return err
 	}
 
-	// The pipe ends before the command does; how the command ends is what matters.
+	// The pipe ends before the command does, and how the command ends is what matters.
 	timer := time.NewTimer(time.Second + stopGrace)
 	defer timer.Stop()
 	select {
@@ -139,13 +139,13 @@ func (w *commandWire) reason(err error) error {
 // A malformedError describes unreadable input from a source.
 type malformedError struct{ error }
 
-// A lineFilter is the standard output of a command without the lines that are not messages: many
+// A lineFilter is the standard output of a command without the lines that are not messages, since many
 // programs print greetings or logs there. A message that is not JSON ends it with an error.
 type lineFilter struct {
 	io.Closer
 	in     *bufio.Reader
 	stray  func(line string) // receives lines that are not messages
-	unread []byte            // of the current message
+	unread []byte            // rest of the current message
 }
 
 func newLineFilter(from io.ReadCloser, stray func(string)) *lineFilter {
@@ -180,7 +180,7 @@ func (f *lineFilter) Read(p []byte) (int, error) {
 
 func shown(line []byte) string { return process.Tail(string(line[:min(len(line), 300)]), 300) }
 
-// line reads a line, with its end.
+// line reads a line, with its line break.
 func (f *lineFilter) line() (line []byte, err error) {
 	for {
 		part, err := f.in.ReadSlice('\n')

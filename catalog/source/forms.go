@@ -11,8 +11,8 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// flattened makes the schema of an object one without alternatives and conditions at its top: it has the
-// properties of all of them, and its description says which go together.
+// flattened removes alternatives and conditions from the top of an object's schema: the result has the
+// properties of all of them, and its description says which belong together.
 func (p *portable) flattened(s node) node {
 	out := withoutKeys(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")
 	var conditional []any
@@ -41,8 +41,8 @@ func (p *portable) flattened(s node) node {
 	return out
 }
 
-// intersection returns the schema of an object that fits both: a, with the properties and the required names of
-// b as well.
+// intersection returns the schema of an object that satisfies both: a, plus the properties and required names
+// of b.
 func intersection(a, b node) node {
 	properties := slices.Clone(get[node](a, "properties"))
 	for _, m := range get[node](b, "properties") {
@@ -69,10 +69,10 @@ func intersection(a, b node) node {
 	return a
 }
 
-// union returns the schema of an object that fits any of the forms, and what distinguishes each of those that an
-// object can have: the properties that it requires, else those that it has.
+// union returns the schema of an object that satisfies any of the forms. named says, for each form that an
+// object can have, what distinguishes it: the properties that it requires, or else those that it has.
 func (p *portable) union(forms []any) (union node, named []string) {
-	var properties node // the different schemas of each
+	var properties node // the different schemas of each property
 	var required []any
 	for _, form := range forms {
 		o, _ := form.(node)
@@ -117,7 +117,8 @@ func (p *portable) union(forms []any) (union node, named []string) {
 	return node{{Key: "properties", Value: properties}, {Key: "required", Value: required}}, named
 }
 
-// original gives the properties in a value their original names. own are the source's own schemas of the value.
+// original restores the original names of properties in a value. own are the source's own schemas for the
+// value.
 func (a *Adaptation) original(value json.RawMessage, own ...node) json.RawMessage {
 	own = a.inPlace(own)
 	var out any
@@ -128,7 +129,7 @@ func (a *Adaptation) original(value json.RawMessage, own ...node) json.RawMessag
 		object := jsontext.OrderedMap[json.RawMessage]{}
 		for m, err := range jsontext.Members(value) {
 			if err != nil {
-				return value // the check says what is wrong
+				return value // the check will report what is wrong
 			}
 			name, inside := a.member(m.Name, own)
 			object = append(object, jsontext.Pair[json.RawMessage]{Key: name, Value: a.original(m.Value, inside...)})
@@ -197,7 +198,7 @@ func appendNode(all []node, v any) []node {
 	return all
 }
 
-// inPlace returns schemas and those that apply to the same value.
+// inPlace returns schemas, and those that apply to the same value.
 func (a *Adaptation) inPlace(all []node) []node {
 	followed := map[string]bool{}
 	for i := 0; i < len(all); i++ {

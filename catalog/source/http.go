@@ -31,10 +31,10 @@ type urlWire struct {
 	headers  http.Header // from the config, for each request
 	client   *http.Client
 	base     *http.Transport
-	cutting  context.Context // ended by cut: every request ends with it
+	cutting  context.Context // ended by cut; every request ends with it
 	cut      context.CancelFunc
 	ready    atomic.Bool  // the session has started
-	refusal  atomic.Int32 // status of the last response before that
+	refusal  atomic.Int32 // status of the last response before the session started
 }
 
 // openURL prepares a connection; headers take their variables from the current environment.
@@ -119,8 +119,8 @@ func (w *urlWire) leave(ctx context.Context, close func()) {
 	w.base.CloseIdleConnections()
 }
 
-// reason adds the address, and the status with which the source refused to start a session; the
-// SDK's errors only have its name.
+// reason adds the address to an error, and the status with which the source refused to start a session; the
+// SDK's errors have only the name of the status.
 func (w *urlWire) reason(err error) error {
 	if undecoded.MatchString(err.Error()) {
 		err = malformedError{renamedError{err}}
@@ -141,13 +141,13 @@ func (w *urlWire) reason(err error) error {
 	return fmt.Errorf("%s answers %d %s%s: %w", shown.String(), status, http.StatusText(status), hint, err)
 }
 
-// listenWithin is how long a source may take to open the stream of its messages; some only
-// respond when there is one. A test shortens it.
+// listenWithin is how long a source may take to open the stream for its messages. Some respond only when
+// there is one. A test shortens it.
 var listenWithin = 5 * time.Second
 
-// RoundTrip implements http.RoundTripper for the SDK. It adds the headers of the config, gives the
-// raw method its real name, bounds what is read, and lets a refusal fail its own call alone: over
-// most of them the SDK would end the session.
+// RoundTrip implements http.RoundTripper for the SDK. It adds the headers of the config, gives the raw method
+// its real name, limits what is read, and makes a refusal fail only its own call: after most refusals the SDK
+// would end the session.
 func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(w.cutting, cancel)
@@ -198,7 +198,7 @@ func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	limit := int64(maxMessage)
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind == "text/event-stream" {
-		limit = maxStream // each event is bounded by the SDK
+		limit = maxStream // the SDK limits each event
 	}
 	resp.Body = &body{ReadCloser: resp.Body, left: limit, release: release}
 	if r.Method == http.MethodPost && !w.ready.Load() {
@@ -212,12 +212,13 @@ func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// read makes a response whose message cannot be read one over which the SDK fails its call alone: over most of them it
-// would end the session, and so the other calls in flight.
+// read handles a response whose message cannot be read. It replaces the response by one for which the SDK
+// fails only that call; otherwise the SDK would mostly end the session, and with it the other calls in
+// flight.
 func read(c *call, resp *http.Response, kind string) {
 	text, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if err == nil && kind != "application/json" { // perhaps of a proxy
+	if err == nil && kind != "application/json" { // perhaps from a proxy
 		err = fmt.Errorf("its answer is of the type %.40q, not JSON", kind)
 	} else if err == nil {
 		if _, err = jsonrpc.DecodeMessage(text); err != nil {
@@ -238,7 +239,7 @@ func rename(r *http.Request, c *call) error {
 	if err != nil {
 		return fmt.Errorf("reading the request: %w", err)
 	}
-	text = bytes.Replace(text, []byte(`"method":"`+raw), []byte(`"method":"`), 1) // it comes before the parameters
+	text = bytes.Replace(text, []byte(`"method":"`+raw), []byte(`"method":"`), 1) // it precedes the parameters
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
 	r.Body, _ = r.GetBody()
 	r.ContentLength = int64(len(text))
@@ -250,7 +251,7 @@ func rename(r *http.Request, c *call) error {
 	return nil
 }
 
-// sessionWords match the errors with which many servers refuse a session that they do not know: with
+// sessionWords matches the errors with which many servers refuse a session that they do not know. They send
 // the status 400, instead of 404, which MCP requires.
 var sessionWords = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)(no valid|invalid|unknown|missing|expired) (mcp[- ])?session|session([- ]id)?( ` +
@@ -258,15 +259,16 @@ var sessionWords = sync.OnceValue(func() *regexp.Regexp {
 		`valid|terminated)|(server|session|transport)( is)? not (yet )?initialized`)
 })
 
-// refuse makes a response that refuses a call one over which the SDK fails the call, and, if the
-// source does not know the session, ends that. c is nil for other requests than calls.
+// refuse handles a response that refuses a call. It replaces the response by one for which the SDK fails the
+// call and, if the source does not know the session, also ends the session. c is nil for requests that are
+// not calls.
 func refuse(c *call, r *http.Request, resp *http.Response) {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	resp.Body.Close()
 	m, _ := jsonrpc.DecodeMessage(text)
 	answer, ok := m.(*jsonrpc.Response)
-	// Python's SDK refuses a session with the id "server-error", C#'s with "", and others with none. With an error that
-	// has an id, the SDK would not end the session.
+	// Python's SDK refuses a session with the id "server-error", C#'s with "", and others without an id.
+	// After an error with an id, the SDK would not end the session.
 	own := ok && answer.ID == sentID(r)
 	words := jsontext.First(text) == '{' && sessionWords().Match(text) ||
 		string(text) == "Bad Request: No valid session ID provided"
@@ -279,7 +281,7 @@ func refuse(c *call, r *http.Request, resp *http.Response) {
 		}
 		resp.StatusCode, text = http.StatusNotFound, nil
 	case c == nil:
-	case ok && answer.Error != nil: // the source's answer, which the SDK does not read with a status such as 500
+	case ok && answer.Error != nil: // the source's answer; with a status such as 500 the SDK does not read it
 		resp.StatusCode = http.StatusBadRequest
 	default:
 		c.refused.Store(&resp.Status)
@@ -290,7 +292,7 @@ func refuse(c *call, r *http.Request, resp *http.Response) {
 
 // sentID returns the id of the message in a request.
 func sentID(r *http.Request) jsonrpc.ID {
-	body, _ := r.GetBody() // of rename: it cannot fail
+	body, _ := r.GetBody() // the body made by rename; cannot fail
 	text, _ := io.ReadAll(body)
 	m, _ := jsonrpc.DecodeMessage(text)
 	if request, ok := m.(*jsonrpc.Request); ok {
@@ -299,7 +301,7 @@ func sentID(r *http.Request) jsonrpc.ID {
 	return jsonrpc.ID{}
 }
 
-// A body is the bounded body of a response.
+// A body is the limited body of a response.
 type body struct {
 	io.ReadCloser
 	left    int64 // bytes

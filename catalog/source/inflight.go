@@ -30,25 +30,25 @@ func (e transportError) Unwrap() error { return e.error }
 type call struct {
 	method    string
 	about     string                 // the tool or the task
-	sent      atomic.Bool            // the source may have received it
-	refused   atomic.Pointer[string] // the status of HTTP with which it was refused, or nil
-	unread    atomic.Pointer[error]  // why its answer over HTTP cannot be read, or nil
-	forgotten atomic.Bool            // the source refused it, since it does not know the session
+	sent      atomic.Bool            // the source may have received the call
+	refused   atomic.Pointer[string] // the HTTP status with which the call was refused, or nil
+	unread    atomic.Pointer[error]  // why its HTTP answer cannot be read, or nil
+	forgotten atomic.Bool            // the source refused the call because it does not know the session
 }
 
 type callKey struct{}
 
-// callIn returns the call that a request belongs to, or nil.
+// callIn returns the call to which a request belongs, or nil.
 func callIn(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
 }
 
-// call calls a tool of the source, or a method of its tasks, and waits for the answer, until ctx or the link ends;
-// then it cancels the call at the source. progress, which may be nil, receives progress meanwhile. The
+// call calls a tool of the source, or a method of its tasks, and waits for the answer until ctx or the link
+// ends; then it cancels the call at the source. Meanwhile progress, which may be nil, receives progress. The
 // error is a *RefusedError, a transportError, or the cause of ctx.
 func (l *link) call(ctx context.Context, method string, request *callRequest, progress func(Progress)) (*reply, error) {
-	r := new(*request) // of this link
+	r := new(*request) // a copy for this link
 	r.Meta = mcp.Meta{}
 	if in := telemetry.Current(ctx); in.IsValid() {
 		r.Meta["traceparent"] = telemetry.Text(in)
@@ -70,8 +70,8 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 	done := make(chan outcome, 1)
 	c := &call{method: method, about: cmp.Or(r.Name, r.TaskID)}
 
-	// The request outlives the call: the end of the stream after the answer has to be read for its
-	// connection to be reused.
+	// The request outlives the call: to reuse its connection, the end of the stream after the answer must be
+	// read.
 	sending, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), callKey{}, c))
 
 	l.calls.Add(1)
@@ -107,11 +107,11 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 
 		waiting = false
 	}
-	for range len(progressed) { // once: a source may never stop to report
+	for range len(progressed) { // only once: a source may report progress forever
 		progress(<-progressed)
 	}
 	if o.answer == nil && len(done) > 0 {
-		o = <-done // both were ready: the answer is used
+		o = <-done // both were ready: use the answer
 	}
 	if o.err == nil {
 		time.AfterFunc(drainTime, cancel)
@@ -134,7 +134,7 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 // failed returns the error of a call that has no answer.
 func (l *link) failed(ctx context.Context, c *call, err error) error {
 	if c.forgotten.Load() {
-		// Other calls of this link may have been executed: they end as lost and are not repeated.
+		// Other calls of this link may have been executed, so they end as lost and are not repeated.
 		l.cancel(errForgotten)
 		return transportError{errUndone}
 	}
@@ -166,7 +166,7 @@ func (l *link) failed(ctx context.Context, c *call, err error) error {
 	return transportError{l.wire.reason(err)}
 }
 
-// listen sends progress with this token to a channel; nil stops that.
+// listen sends progress with this token to a channel; a nil channel stops that.
 func (l *link) listen(token string, to chan Progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,7 +177,7 @@ func (l *link) listen(token string, to chan Progress) {
 	l.progress[token] = to
 }
 
-// route sends a progress notification to its call. If the call is too slow, it is dropped.
+// route sends a progress notification to its call. If the call is too slow, the notification is dropped.
 func (l *link) route(p *mcp.ProgressNotificationParams) {
 	if p == nil {
 		return

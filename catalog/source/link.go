@@ -16,10 +16,10 @@ import (
 	"deepwork/actor/wait"
 )
 
-// The versions of MCP used with sources. handshake is the newest that starts with initialize; from
-// 2026-07-28 on, sessions start with server/discover, which older servers do not know and which
-// makes some of them exit. So initialize is tried first, and a source that answers it with an error
-// is connected again in the newest version that the SDK supports.
+// The versions of MCP used with sources. handshake is the newest version that starts with initialize. From
+// 2026-07-28 on, sessions start with server/discover, which older servers do not know and which makes some of
+// them exit. So initialize is tried first, and a source that answers it with an error is connected again in
+// the newest version that the SDK supports.
 const (
 	handshake     = "2025-11-25"
 	newestVersion = "" // the SDK's own choice
@@ -30,10 +30,10 @@ type wire interface {
 	transport() mcp.Transport
 	// begun notes that the session has started.
 	begun()
-	// end ends everything at once, so that all waits for the source return; it does not block.
+	// end ends everything at once, so that all waits for the source return. It does not block.
 	end()
-	// leave ends it gracefully, or at once when ctx ends, and calls close, which closes the
-	// session, when that can no longer hang. It waits for all of it.
+	// leave ends the wire gracefully, or at once when ctx ends. It calls close, which closes the session,
+	// once that can no longer hang, and waits for all of it.
 	leave(ctx context.Context, close func())
 	// reason adds the state of the wire to an error.
 	reason(err error) error
@@ -46,15 +46,15 @@ type link struct {
 	ctx        context.Context // ends with the link; its cause says why
 	cancel     context.CancelCauseFunc
 	changed    wait.Signal // the source's tools changed
-	checkAlive wait.Signal // a call had no answer: the source may be gone
+	checkAlive wait.Signal // a call got no answer: the source may be gone
 	tools      atomic.Pointer[map[string]bool]
-	calls      atomic.Int64 // in flight
+	calls      atomic.Int64 // number of calls in flight
 	tokens     atomic.Int64
 	wg         sync.WaitGroup
 
 	mu       sync.Mutex
-	closed   bool                     // no goroutine may be started
-	progress map[string]chan Progress // of the calls that report progress, by token
+	closed   bool                     // no more goroutines may start
+	progress map[string]chan Progress // channels of the calls that report progress, by token
 }
 
 // ClientName is the name of this program as a client of its sources.
@@ -81,7 +81,7 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 		err = cmp.Or(err, mcp.AddSendingCustomMethod[*callRequest, *reply](client, raw+method))
 	}
 	if err == nil {
-		// Not every wait of the SDK ends with its context; the end of the wire ends all.
+		// Not every wait of the SDK ends with its context, but the end of the wire ends all of them.
 		stop := context.AfterFunc(ctx, w.end)
 		l.session, err = client.Connect(ctx, w.transport(), &mcp.ClientSessionOptions{ProtocolVersion: version})
 		if !stop() && err == nil {
@@ -108,8 +108,8 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 
 var errEnded = errors.New("it closed the connection")
 
-// close ends the link and its calls in flight, and waits for all its goroutines. When ctx ends, it
-// does so at once.
+// close ends the link and its calls in flight, and waits for all its goroutines. If ctx ends, it ends them at
+// once.
 func (l *link) close(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true
@@ -119,7 +119,7 @@ func (l *link) close(ctx context.Context) {
 	l.wg.Wait()
 }
 
-// begin starts a goroutine that close waits for. It reports false if the link is closed.
+// begin starts a goroutine for which close waits. It reports false if the link is closed.
 func (l *link) begin(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,8 +150,8 @@ func (l *link) findTools(ctx context.Context, wanted ...string) error {
 	return nil
 }
 
-// eachTool calls f with each tool that the source lists, up to maxPages pages of them. The SDK's iterator would ask
-// for pages for as long as there is a cursor.
+// eachTool calls f for each tool that the source lists, on at most maxPages pages. The SDK's iterator would
+// ask for pages as long as there is a cursor.
 func (l *link) eachTool(ctx context.Context, f func(*mcp.Tool) error) error {
 	var pages pages
 	for cursor := ""; ; {

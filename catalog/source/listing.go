@@ -15,17 +15,17 @@ import (
 type listing struct {
 	source    string
 	tool      string                         // the tool that the pages that are added are made of, or ""
-	known     map[[sha256.Size]byte]*offered // of the previous query, by the digest of their JSON
+	known     map[[sha256.Size]byte]*offered // workflows of the previous query, by the digest of their JSON
 	workflows []*offered
 	ids       map[string]bool
 	pages     pages
 	skipped   []Skipped
 	more      int // number of further skipped workflows
 	bytes     int
-	grown     int // bytes by which the input schemas are longer as they are listed
+	grown     int // bytes by which the listed input schemas exceed the originals
 }
 
-// newListing starts a listing. Unchanged workflows are taken from the previous query.
+// newListing starts a listing. It reuses unchanged workflows of the previous query.
 func newListing(source string, before []*offered) *listing {
 	l := &listing{
 		source: source, known: make(map[[sha256.Size]byte]*offered, len(before)),
@@ -51,11 +51,11 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 		return "", err
 	}
 	d := json.NewDecoder(bytes.NewReader(list))
-	d.Token() // the list's bracket; the page is known to be JSON
+	d.Token() // the list's opening bracket; the page is known to be JSON
 
 	had := len(l.workflows)
 
-	// One by one, so that millions of zeros are not all in memory.
+	// Decode one at a time, so that millions of zeros are never all in memory.
 	for i := 1; d.More() && i <= 2*maxWorkflows; i++ {
 		if l.grown > maxGrown {
 			l.skip("", fmt.Sprintf("the references in its input schemas take more than %d bytes when they are "+
@@ -93,17 +93,18 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 	return next, l.pages.goOn(next, len(l.workflows)-had)
 }
 
-// errEndless is the error of a source whose list does not end. It is not asked again soon.
+// errEndless is the error of a source whose list does not end. Such a source is not queried again soon.
 var errEndless = errors.New("its list does not end")
 
-// pages counts the pages of a list that a source gives page by page.
+// pages counts the pages of a list that a source returns page by page.
 type pages struct {
 	cursors map[string]bool
 	empty   int // pages without anything new
 }
 
-// goOn refuses to ask for the page at a cursor if the list does not end: the cursor was there before, there are too
-// many pages, or too many had nothing new. made is how much the page before the cursor had.
+// goOn returns an error instead of asking for the page at a cursor if the list does not end: the cursor was
+// used before, there are too many pages, or too many had nothing new. made is how many entries the previous
+// page had.
 func (p *pages) goOn(cursor string, made int) error {
 	if cursor == "" {
 		return nil

@@ -12,7 +12,7 @@ import (
 // maxToolName is the limit of the strictest clients: ^[a-zA-Z0-9_-]{1,64}$.
 const maxToolName = 64
 
-// maxIDSuffix leaves room for the longest prefix and a digest before it.
+// maxIDSuffix leaves room for the longest prefix and a digest before the suffix.
 const maxIDSuffix = 22
 
 // legal makes a text valid in a tool's name: each run of characters other than ASCII letters,
@@ -42,8 +42,8 @@ func digest(s string, n int) string {
 	return hex.EncodeToString(sum[:])[:n]
 }
 
-// shorten cuts a name that is too long and appends a digest of whole, so that two names with the
-// same beginning differ.
+// shorten cuts a name that is too long and appends a digest of whole, so that two names with the same
+// beginning stay different.
 func shorten(name, whole string, most int) string {
 	if len(name) <= most {
 		return name
@@ -51,29 +51,28 @@ func shorten(name, whole string, most int) string {
 	return name[:most-9] + "_" + digest(whole, 8)
 }
 
-// plainName returns the name of a tool that shares it with no other.
+// plainName returns the name of a tool if no other tool shares it.
 func plainName(prefix string, w *Workflow) string {
 	base := legal(w.Name)
-	if strings.HasPrefix(strings.ToLower(prefix+base), "mcp__") { // as clients name the tools of other servers
+	if strings.HasPrefix(strings.ToLower(prefix+base), "mcp__") { // clients give such names to tools of other servers
 		base = "source_" + base
 	}
 	base = cmp.Or(base, legal(w.ID), "workflow")
 	return shorten(prefix+base, prefix+w.Name, maxToolName)
 }
 
-// comparableName is a name without what readers overlook.
+// comparableName returns a name without differences that readers overlook.
 func comparableName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
-// nameAll gives each workflow the name of its tool. Names depend on what is
-// offered alone, not on the order in which it came: all that share a name, or
-// have one that looks like a reserved one, get their id as a suffix, and what then still clashes gets
-// a digest of source and id. A workflow that has no name even then is skipped;
-// its name here is "".
+// nameAll gives each workflow the name of its tool. Names depend only on what is offered, not on its order.
+// All workflows that share a name, or whose name looks like a reserved one, get their id as a suffix; those
+// that still clash get a digest of source and id. A workflow without a name even then is skipped; its name
+// here is "".
 //
-// sources are names that are or were those of tools, with their sources: no other
-// source's workflow gets one, since its callers mean the one that they know.
+// sources are current and former names of tools, with their sources. A workflow of another source does not
+// get such a name, since callers mean the tool that they know.
 func nameAll(all []*offered, prefix string, reserved []string, sources map[string]string) []string {
 	names := make([]string, len(all))
 	others := func(i int) bool {
@@ -117,7 +116,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 		taken[names[i]] = true
 	}
 
-	// A name that was chosen to look like such a digest goes to the first by source and id.
+	// A name that was chosen to look like such a digest goes to the first workflow by source and id.
 	slices.SortFunc(third, func(a, b int) int {
 		return cmp.Or(strings.Compare(all[a].Source, all[b].Source), strings.Compare(all[a].ID, all[b].ID))
 	})

@@ -25,19 +25,18 @@ type owner struct {
 	c        *Catalog
 	settings config.WorkflowTools
 	order    []*source            // as in the config
-	leaving  map[string]*source   // removed sources, by name, until they have ended
+	leaving  map[string]*source   // removed sources that have not ended yet, by name
 	names    map[string]string    // current and former names of tools, and their sources
-	texts    map[string]described // by source and id, as describes writes it
+	texts    map[string]described // what workflows say of themselves, by source and id
 
-	// The published snapshot was made from these.
+	// The inputs of the published snapshot:
 	offers   []*offer
 	reserved []string
 	made     *config.Config
-	expires  time.Time // when tools of an unreachable source are to be removed; zero means never
+	expires  time.Time // when to remove tools of an unreachable source; zero means never
 }
 
-// settingsWithin bounds how long the owner waits for settings that are being
-// written.
+// settingsWithin limits how long the owner waits for settings that are being written.
 const settingsWithin = 5 * time.Second
 
 // Receive implements actor.Behavior.
@@ -53,8 +52,8 @@ func (o *owner) Receive(ctx context.Context, m update) error {
 	return nil
 }
 
-// configure adds, removes and reconnects the sources whose own definition
-// changed, and no other (seed 003, 4.1 and 4.4).
+// configure adds, removes and reconnects only those sources whose own definition has changed (seed 003, 4.1
+// and 4.4).
 func (o *owner) configure(ctx context.Context) error {
 	c := o.c
 	settings, err := c.options.Settings(ctx)
@@ -108,12 +107,12 @@ func (o *owner) configure(ctx context.Context) error {
 
 // sameSource reports whether two definitions lead to the same connection.
 func sameSource(a, b config.WorkflowSource) bool {
-	a.ExecutionTimeout, b.ExecutionTimeout = nil, nil // read by the caller of a workflow
+	a.ExecutionTimeout, b.ExecutionTimeout = nil, nil // the caller of a workflow reads it
 	return reflect.DeepEqual(a, b)
 }
 
-// start starts a source after the one that it replaces has ended: a command may need the port or
-// files of its predecessor.
+// start starts a source once the one that it replaces has ended, since a command may need the port or files
+// of its predecessor.
 func (o *owner) start(def config.WorkflowSource, before *source, p policy, apart bool) *source {
 	c := o.c
 	s := newSource(def, c.options, before, p, c.offers, c.grace)
@@ -123,7 +122,7 @@ func (o *owner) start(def config.WorkflowSource, before *source, p policy, apart
 	s.cancel = cancel
 	c.running.Go(func() {
 		if before != nil {
-			<-before.done // bounded
+			<-before.done // takes only limited time
 		}
 		s.run(ctx)
 	})
@@ -131,7 +130,7 @@ func (o *owner) start(def config.WorkflowSource, before *source, p policy, apart
 	return s
 }
 
-// publish makes a snapshot of all offers, if any of its inputs changed.
+// publish makes a snapshot of all offers if any of its inputs has changed.
 func (o *owner) publish() {
 	c, now := o.c, time.Now()
 	offers := xslices.Map(o.order, func(s *source) *offer { return s.offer.Load() })
@@ -223,8 +222,7 @@ func (o *owner) snapshot(offers []*offer, reserved []string, now time.Time) *Sna
 // maxNames is the maximum number of remembered tool names.
 const maxNames = 100_000
 
-// remember notes the sources of the names of all. If there are too many, names without a current
-// tool are forgotten.
+// remember records the sources of all names. If there are too many, it forgets names without a current tool.
 func (o *owner) remember(all []*offered, names []string) {
 	if len(o.names)+len(all) > maxNames {
 		clear(o.names)
@@ -236,15 +234,15 @@ func (o *owner) remember(all []*offered, names []string) {
 	}
 }
 
-// A described workflow is what agents have been told of it: its description and input schema, which
-// lead them as instructions do. A source may change them after its user has looked at them.
+// A described workflow is what agents were told about it: its description and input schema, which influence
+// them like instructions. A source may change them after its user has read them.
 type described struct {
 	sum [sha256.Size]byte
-	at  time.Time // of the last change; zero means none
+	at  time.Time // time of the last change; zero means none
 }
 
-// describes notes what a workflow says of itself now and returns when that last changed since this
-// process first listed it; zero means never. Each change is logged.
+// describes records what a workflow says of itself now, and returns when that last changed since this process
+// first listed it; zero means never. It logs each change.
 func (o *owner) describes(w *offered, tool string, now time.Time) time.Time {
 	key := w.Source + "\x00" + w.ID
 	sum := sha256.Sum256([]byte(w.Description + "\x00" + string(w.InputSchema)))
@@ -265,7 +263,7 @@ func (o *owner) describes(w *offered, tool string, now time.Time) time.Time {
 	return now
 }
 
-// sameSnapshot reports whether two snapshots look the same from outside.
+// sameSnapshot reports whether two snapshots look the same to readers.
 func sameSnapshot(a, b *Snapshot) bool {
 	return slices.Equal(a.Tools, b.Tools) && slices.Equal(a.Skipped, b.Skipped) &&
 		slices.EqualFunc(a.Sources, b.Sources, func(x, y SourceState) bool {

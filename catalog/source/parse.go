@@ -15,16 +15,16 @@ import (
 	"deepwork/catalog/schema"
 )
 
-// An offered workflow is a valid one, with the data needed to call it.
+// An offered workflow is a valid workflow, with the data needed to call it.
 type offered struct {
 	Workflow
 	check func(json.RawMessage) error
-	sum   [sha256.Size]byte // of its JSON
+	sum   [sha256.Size]byte // digest of its JSON
 	notes []string          // what was replaced by something usable
 }
 
-// parseWorkflow checks one workflow and fills in what is missing (seed 003, 3.3,
-// 6.1 and 6.3). An error comes with a label of the workflow, if it has one.
+// parseWorkflow checks one workflow and fills in what is missing (seed 003, 3.3, 6.1 and 6.3). An error comes
+// with a label for the workflow, if it has one.
 func parseWorkflow(source string, text json.RawMessage) (_ *offered, label string, _ error) {
 	if jsontext.Kind(text) != "object" {
 		return nil, "", fmt.Errorf("it is %s, expected an object", kindOf(text))
@@ -98,7 +98,7 @@ func (w *offered) note(format string, args ...any) {
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
-// performer reads metadata.performer, which only limits and waiting depend on.
+// performer reads metadata.performer, which affects only limits and waiting.
 func (w *offered) performer() {
 	var in struct{ Performer any }
 	if json.Unmarshal(w.Metadata, &in) != nil || in.Performer == nil {
@@ -131,7 +131,7 @@ func (w *offered) field(key string, raw json.RawMessage, otherwise string) strin
 	return s
 }
 
-// textOf decodes a text that is not blank, or returns what is wrong with it.
+// textOf decodes a nonblank text, or returns what is wrong with it.
 func textOf(raw json.RawMessage, to *string) (fault string) {
 	if jsontext.IsNull(raw) {
 		return "is missing"
@@ -157,7 +157,7 @@ func kindOf(raw json.RawMessage) string {
 	return "a text"
 }
 
-// anyObject is the schema of a workflow without a usable one (seed 003, 3.5 and 6.3).
+// anyObject is the schema of a workflow without a usable schema (seed 003, 3.5 and 6.3).
 var anyObject = json.RawMessage(`{"type":"object","properties":{},"additionalProperties":true}`)
 
 // An inputSchema is the input schema of a workflow.
@@ -165,12 +165,11 @@ type inputSchema struct {
 	listed    json.RawMessage // an object schema that model APIs accept
 	check     func(json.RawMessage) error
 	unchecked []string // its keywords that are not checked
-	err       error    // why it was replaced by that of any object, or nil
+	err       error    // why it was replaced by anyObject, or nil
 	adapted   *Adaptation
 }
 
-// compileSchema makes an inputSchema usable. A missing or invalid one is replaced by that of any
-// object.
+// compileSchema returns a usable input schema. It replaces a missing or invalid one by anyObject.
 func compileSchema(raw json.RawMessage) *inputSchema {
 	s := &inputSchema{listed: anyObject, check: func(arguments json.RawMessage) error {
 		_, err := schema.Decode(arguments)
@@ -216,7 +215,7 @@ func compileObject(raw json.RawMessage) (json.RawMessage, *schema.Schema, error)
 	}
 	switch {
 	case in.Type == nil:
-		// MCP requires the type; a schema with only properties implies it.
+		// MCP requires the type. A schema with only properties implies it.
 		rest := bytes.TrimPrefix(object, []byte("{"))
 		if object = json.RawMessage(`{"type":"object"`); len(rest) > 1 {
 			object = append(object, ',')

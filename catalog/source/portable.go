@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	maxLevels    = 10   // of values in a listed schema
+	maxLevels    = 10   // nesting of values in a listed schema
 	maxFormsText = 1000 // characters about the forms of the arguments
 )
 
-// An Adaptation is what the listed input schema of a workflow does differently from the source's own, which
-// model APIs would refuse. Arguments are checked against the source's own.
+// An Adaptation says how the listed input schema of a workflow differs from the source's own, which model
+// APIs would refuse. Arguments are checked against the source's own schema.
 type Adaptation struct {
-	// Changes say what was changed, each once.
+	// Changes describes each change once.
 	Changes []string `json:"changes"`
-	// Renamed are the original names of properties, by their listed ones.
+	// Renamed has the original names of properties, by their listed names.
 	Renamed map[string]string `json:"renamed"`
 	own     node              // the source's own schema
 }
 
-// node is a decoded JSON object, with its order. Its values are nodes, []any, or json.RawMessage.
+// node is a decoded JSON object that keeps its order. Its values are nodes, []any, or json.RawMessage.
 type node = jsontext.OrderedMap[any]
 
-// portable makes schemas that model APIs accept; cmd/deepwork/docs/howto/sources.md has their rules.
+// portable makes schemas that model APIs accept. cmd/deepwork/docs/howto/sources.md has their rules.
 type portable struct {
 	Adaptation
-	names   map[string]string // listed names, by the original ones
+	names   map[string]string // listed names, by original names
 	taken   map[string]bool   // every key of the schema, and every listed name
 	written int               // bytes of the targets of references so far
 }
 
-// adapt returns a schema that model APIs accept and that describes the same objects as the given one, and what was
-// changed; nil means nothing, and the listed schema is the given one.
+// adapt returns a schema that model APIs accept and that describes the same objects as the given one, and
+// what was changed. If nothing was, a is nil and the listed schema is the given one.
 func adapt(object json.RawMessage) (listed json.RawMessage, a *Adaptation) {
 	p := &portable{
 		Adaptation: Adaptation{Renamed: map[string]string{}},
@@ -77,7 +77,7 @@ func (p *portable) decode(raw json.RawMessage) any {
 		return o
 	case "array":
 		var items []json.RawMessage
-		_ = json.Unmarshal(raw, &items) // it is valid
+		_ = json.Unmarshal(raw, &items) // valid JSON
 		list := make([]any, len(items))
 		for i, item := range items {
 			list[i] = p.decode(item)
@@ -93,7 +93,7 @@ func (p *portable) changed(format string, args ...any) {
 	}
 }
 
-// stringOf returns a value that is a string, else "".
+// stringOf returns a string value, or "" for other types.
 func stringOf(v any) (s string) {
 	raw, _ := v.(json.RawMessage)
 	_ = json.Unmarshal(raw, &s) // another type is ""
@@ -106,7 +106,7 @@ func isLiteral(v any, literal string) bool {
 	return ok && string(raw) == literal
 }
 
-// get returns a member as a T, the zero value if it is missing or of another type.
+// get returns a member as a T, or the zero value if it is missing or of another type.
 func get[T any](s node, key string) T {
 	v, _ := s.Get(key)
 	t, _ := v.(T)
@@ -117,8 +117,8 @@ func withoutKeys(s node, keys ...string) node {
 	return slices.DeleteFunc(slices.Clone(s), func(m jsontext.Pair[any]) bool { return slices.Contains(keys, m.Key) })
 }
 
-// schema adapts a schema and those in it. open are the references that led here, and level is the number of
-// values around it.
+// schema adapts a schema and its subschemas. open are the references that led here, and level is the number
+// of enclosing values.
 func (p *portable) schema(v any, open []string, level int) any {
 	s, ok := v.(node)
 	switch {
@@ -220,7 +220,7 @@ func (p *portable) all(v any, open []string, level int) []any {
 	return out
 }
 
-// arrays adapts the keywords of arrays. Model APIs require that items is an object.
+// arrays adapts the keywords of arrays. Model APIs require items to be an object.
 func (p *portable) arrays(s, out node, open []string, level int) node {
 	items, given := s.Get("items")
 	first, tuple := items.([]any)
@@ -249,7 +249,7 @@ func hasType(s node, name string) bool {
 	return stringOf(v) == name || slices.ContainsFunc(list, func(v any) bool { return stringOf(v) == name })
 }
 
-// withoutSubschemas is a schema without the schemas in it.
+// withoutSubschemas returns a schema without its subschemas.
 func withoutSubschemas(s node) node {
 	out := node{}
 	for _, m := range s {
@@ -286,7 +286,7 @@ func find(root node, ref string) node {
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// merged returns the members of a, and those of b that a does not have.
+// merged returns the members of a, plus those of b that a does not have.
 func merged(a, b node) node {
 	out := slices.Clone(a)
 	for _, m := range b {
@@ -311,7 +311,7 @@ func (p *portable) name(name string) string {
 		return listed
 	}
 	listed := strings.ReplaceAll(legal(name), "-", "_")
-	if !strictName.MatchString(listed) { // as some APIs require
+	if !strictName.MatchString(listed) { // required by some APIs
 		listed = "p_" + listed
 	}
 	if listed = shorten(listed, name, maxToolName); p.taken[listed] {
@@ -322,7 +322,7 @@ func (p *portable) name(name string) string {
 	return listed
 }
 
-// renamed returns the listed names of a list of names.
+// renamed returns the listed names for a list of names.
 func (p *portable) renamed(names []any) []any {
 	out := []any{}
 	for _, v := range names {

@@ -12,8 +12,8 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// query asks the source for its workflows, publishes them, and answers the request that waits for
-// it (seed 003, 1.1 to 1.3). If it returns an error, the caller does both.
+// query asks the source for its workflows, publishes them, and answers the waiting request (seed 003, 1.1 to
+// 1.3). If it returns an error, the caller must do the latter two.
 func (s *source) query(ctx context.Context, l *link) error {
 	ctx, cancel := bounded(ctx, queryTimeout, "its list of workflows")
 	defer cancel()
@@ -61,7 +61,7 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 	for cursor := ""; ; {
 		arguments := json.RawMessage(`{}`)
 		if cursor != "" {
-			arguments, _ = json.Marshal(map[string]string{"cursor": cursor}) // texts always have a JSON form
+			arguments, _ = json.Marshal(map[string]string{"cursor": cursor}) // encoding texts never fails
 		}
 		answer, err := l.call(ctx, callMethod, &callRequest{Name: s.def.ListTool, Arguments: arguments}, nil)
 		if err != nil {
@@ -93,8 +93,8 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 	}
 }
 
-// failed publishes that a query failed, or that there is no connection, and why, and answers the requests that wait
-// for it; the workflows of the previous query remain.
+// failed publishes that a query failed, or that there is no connection, and why, and answers the waiting
+// requests. The workflows of the previous query remain.
 func (s *source) failed(err error, connected bool) {
 	defer s.answer(err)
 	old := s.offer.Load()
@@ -111,8 +111,8 @@ func (s *source) failed(err error, connected bool) {
 	s.changed.Wake()
 }
 
-// sameError reports whether two errors differ only in digits, such as times and ports: an error
-// that recurs with each attempt is published once.
+// sameError reports whether two errors differ only in digits, such as times and ports: an error that recurs
+// at each attempt is published once.
 func sameError(a, b error) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -122,7 +122,7 @@ func sameError(a, b error) bool {
 
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// log logs, once, what changed between two offers (seed 003, 1.4, 5.1, 5.3 and 6.2).
+// log logs once what changed between two offers (seed 003, 1.4, 5.1, 5.3 and 6.2).
 func (s *source) log(old, now *offer) {
 	switch {
 	case now.err != nil && now.connected:

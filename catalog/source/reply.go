@@ -12,19 +12,18 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A reply is the result of a tool of a source, byte for byte, except that invalid
-// UTF-8 is replaced.
+// A reply is the result of a source's tool, byte for byte, except that invalid UTF-8 is replaced.
 type reply struct {
 	mcp.ResultBase
 	Content    json.RawMessage
 	Structured json.RawMessage
 	IsError    bool
-	task       *sourceTask // which it is, instead of a result of a tool; or nil
+	task       *sourceTask // set if the reply is a task instead of a result
 	fault      string      // why it is neither, or ""
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It accepts all JSON: a field of a wrong
-// type is an error in the reply, not of the connection.
+// UnmarshalJSON implements json.Unmarshaler. It accepts all JSON: a field of a wrong type is an error in the
+// reply, not in the connection.
 func (r *reply) UnmarshalJSON(data []byte) error {
 	if !utf8.Valid(data) {
 		data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
@@ -88,8 +87,8 @@ func (r *reply) text() string {
 	return jsontext.Clip(strings.Join(parts, "\n"), maxErrorText)
 }
 
-// value returns the reply as JSON: its structured content; else its only text, which is JSON or
-// becomes a JSON string; else its contents; else nil.
+// value returns the reply as JSON: its structured content; else its only text, which is JSON or becomes a
+// JSON string; else its contents; else nil.
 func (r *reply) value() json.RawMessage {
 	if !jsontext.IsNull(r.Structured) {
 		return r.Structured
@@ -117,8 +116,8 @@ func shallow(value json.RawMessage) json.RawMessage {
 	return jsontext.Quote(string(value))
 }
 
-// unwrapped returns the reply as JSON, without the wrappers of frameworks: {"result": …}, or the
-// same with the JSON as a text.
+// unwrapped returns the reply as JSON, without the wrappers of frameworks: {"result": …}, or the same with
+// the JSON as text.
 func (r *reply) unwrapped() json.RawMessage {
 	value := r.value()
 	if jsontext.Kind(value) != "object" {

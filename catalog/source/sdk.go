@@ -11,8 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// This file holds all that relies on more of the MCP SDK than it documents.
-// sdk_test.go fails if an upgrade breaks one of these:
+// This file has everything that relies on undocumented behavior of the MCP SDK. sdk_test.go fails if an
+// upgrade breaks one of these:
 //
 //   - The SDK decodes the results of tools into maps and floats, which lose the order
 //     of keys, the digits of large numbers and fields that it does not know. So tools
@@ -29,7 +29,7 @@ import (
 //   - That of a connection over HTTP contains these words if an answer cannot be read (undecoded).
 const (
 	callMethod   = "tools/call"
-	raw          = "deepwork/" // before the name of a method with raw results
+	raw          = "deepwork/" // prefix of the names of methods with raw results
 	rejectedCode = -32005
 )
 
@@ -40,7 +40,7 @@ type callRequest struct {
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	TaskID    string          `json:"taskId,omitempty"`
 
-	mayBeTask bool // its answer may be a task
+	mayBeTask bool // the answer may be a task
 }
 
 var undecoded = regexp.MustCompile("failed to decode (response|event)|malformed event|the answer is larger than")
@@ -55,8 +55,8 @@ func (e renamedError) Error() string {
 // Unwrap returns the original error.
 func (e renamedError) Unwrap() error { return e.error }
 
-// errorOf returns the error with which the source answered a request, or nil: JSON-RPC errors are
-// also why nothing was sent, or why a connection broke.
+// errorOf returns the error with which the source answered a request, or nil. Other JSON-RPC errors say why
+// nothing was sent, or why a connection broke.
 func errorOf(err error) *jsonrpc.Error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if _, lost := errors.AsType[transportError](err); !ok || lost || e.Code == rejectedCode {
@@ -68,8 +68,8 @@ func errorOf(err error) *jsonrpc.Error {
 // A rawConn is the connection to a command. It renames the method with raw results.
 type rawConn struct{ mcp.Connection }
 
-// Read implements mcp.Connection. The error is a transportError, so that it is not mistaken for an
-// answer to the waiting calls.
+// Read implements mcp.Connection. It returns a transportError, so that the waiting calls do not mistake the
+// error for an answer.
 func (c rawConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := c.Connection.Read(ctx)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"deepwork/catalog/trust"
 )
 
-// A policy holds the settings that a source follows without reconnecting.
+// A policy has the settings that a source follows without reconnecting.
 type policy struct {
 	refresh time.Duration
 	retries int
 }
 
-// An offer is what is known of a source at one moment. It is immutable.
+// An offer is what is known about a source at one moment. It is immutable.
 type offer struct {
 	workflows []*offered
 	skipped   []Skipped
@@ -33,11 +33,10 @@ type offer struct {
 	err       error     // why it is not connected, or why its last query failed
 }
 
-// A source maintains the connection to one MCP server. Only its goroutine, run, replaces link and
-// offer.
+// A source maintains the connection to one MCP server. Only its goroutine, run, replaces link and offer.
 type source struct {
 	def     config.WorkflowSource
-	apart   bool // it is a command that started outside of the project
+	apart   bool // a command that was started outside the project
 	options Options
 	logger  *slog.Logger
 	changed wait.Signal     // the offer changed
@@ -46,21 +45,21 @@ type source struct {
 	offer   atomic.Pointer[offer]
 	link    atomic.Pointer[link]
 
-	requests chan chan error // each requests a query that starts after it was sent; unbuffered
+	requests chan chan error // each value requests a query that starts after it was sent; unbuffered
 	adjusted wait.Signal     // the policy changed
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when run has returned
 
-	// The following fields are owned by run.
-	version string          // of MCP, tried first
+	// Owned by run:
+	version string          // the MCP version to try first
 	waiting chan error      // a received request, with room for its answer; or nil
-	logged  map[string]bool // skipped workflows and defaults of the last query
+	logged  map[string]bool // skipped workflows and defaults logged for the last query
 	served  bool            // this connection has answered a query
-	broken  bool            // the previous one broke, and this one has not answered yet
+	broken  bool            // the previous connection broke, and this one has not answered yet
 }
 
-// newSource makes a source. before is the one that it replaces, or nil; its tools stay listed until
-// the first query.
+// newSource makes a source. before is the source that it replaces, or nil; the tools of that stay listed
+// until the first query.
 func newSource(
 	def config.WorkflowSource, o Options, before *source, p policy, changed wait.Signal, grace context.Context,
 ) *source {
@@ -69,7 +68,7 @@ func newSource(
 		version: handshake, requests: make(chan chan error), adjusted: wait.NewSignal(), done: make(chan struct{}),
 	}
 	if def.Tools != nil {
-		s.version = newestVersion // in which there are tasks
+		s.version = newestVersion // the first version with tasks
 	}
 
 	s.policy.Store(&p)
@@ -107,8 +106,8 @@ func (s *source) run(ctx context.Context) {
 
 		_, malformed := errors.AsType[malformedError](err)
 		if s.served && (malformed || s.def.URL != "") && time.Since(repaired) > settleBetween {
-			// A good connection that breaks on a message is replaced immediately, and the source is
-			// not away meanwhile: calls wait for the next one.
+			// A good connection that breaks on a message is replaced immediately. Meanwhile the source does
+			// not count as away: calls wait for the next connection.
 			s.served, s.broken, repaired = false, true, time.Now()
 			s.logger.Warn("a source cannot be reached; trying again", "error", err)
 			continue
@@ -160,8 +159,7 @@ func (s *source) connection(ctx context.Context) (err error) {
 	return s.converse(ctx, l)
 }
 
-// dial connects in the version of MCP that the source used last, or in the other one if it refuses
-// that.
+// dial connects in the MCP version that the source used last, or in the other one if the source refuses that.
 func (s *source) dial(ctx context.Context) (*link, error) {
 	l, err := s.dialIn(ctx, s.version)
 	if err == nil || errorOf(err) == nil && s.def.Tools == nil || ctx.Err() != nil {
@@ -203,10 +201,10 @@ func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 			return nil, fmt.Errorf("%w: the user must review it and run deepwork trust in a terminal", err)
 		}
 		if err != nil {
-			program = s.def.Command[0] // starting it says what is wrong
+			program = s.def.Command[0] // starting it reports what is wrong
 		}
 		dir := s.options.Root
-		if settings.Approval.Unapproved() { // it is of the user's own config
+		if settings.Approval.Unapproved() { // from the user's own config
 			dir = process.Home()
 		}
 		c, err := startCommand(&s.def, program, dir, s.logger)
@@ -225,11 +223,11 @@ func (s *source) dialIn(ctx context.Context, version string) (*link, error) {
 type schedule struct {
 	next     time.Time // zero means never
 	last     time.Time // when the last query ended
-	failures int       // in a row
+	failures int       // consecutive failures
 	pause    wait.Backoff
 }
 
-// queryBy puts a query on the schedule, unless an earlier one is there; zero means never.
+// queryBy schedules a query, unless an earlier one is scheduled; zero means never.
 func (a *schedule) queryBy(t time.Time) {
 	if a.next.IsZero() || !t.IsZero() && t.Before(a.next) {
 		a.next = t
@@ -256,7 +254,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 		}
 
 		requests := s.requests
-		if s.waiting != nil { // for the first query
+		if s.waiting != nil { // waiting for the first query
 			requests = nil
 		}
 
@@ -268,7 +266,7 @@ func (s *source) converse(ctx context.Context, l *link) error {
 			return context.Cause(l.ctx)
 		case <-s.adjusted:
 			a.queryBy(s.nextQuery())
-		case <-l.changed: // a burst of notices is one query
+		case <-l.changed: // one query for a burst of notices
 			at := time.Now().Add(settleFor)
 			if earliest := a.last.Add(settleBetween); at.Before(earliest) {
 				at = earliest
@@ -329,8 +327,7 @@ func (s *source) nextQuery() time.Time {
 	return time.Now().Add(d)
 }
 
-// probe checks that the source is still there; over HTTP nothing else shows it without an open
-// stream.
+// probe checks that the source is still there. Over HTTP without an open stream, nothing else shows that.
 func (s *source) probe(ctx context.Context, l *link) error {
 	if l.calls.Load() > 0 {
 		return nil
@@ -341,17 +338,17 @@ func (s *source) probe(ctx context.Context, l *link) error {
 	stop := context.AfterFunc(l.ctx, cancel)
 	defer stop()
 
-	// An error from the source counts as an answer.
+	// An error from the source also counts as an answer.
 	if err := l.session.Ping(ctx, nil); err != nil && errorOf(err) == nil && l.calls.Load() == 0 {
 		if l.ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed) && wait.For(l.ctx, closeTimeout) != nil {
-			return context.Cause(l.ctx) // says why
+			return context.Cause(l.ctx) // has the reason
 		}
 		return fmt.Errorf("it does not answer: %w", err)
 	}
 	return nil
 }
 
-// answer answers the request that waits, if any.
+// answer answers the waiting request, if any.
 func (s *source) answer(err error) {
 	if s.waiting != nil {
 		s.waiting <- err

@@ -15,18 +15,18 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A source may answer a call of a tool with a task (MCP's extension io.modelcontextprotocol/tasks): then the id of
-// the task is the source's id of the run, and methods of MCP take the place of the source's status and cancel tools.
-// The extension is declared in the calls that run something and the methods of tasks alone: elsewhere a task would be
-// taken for an empty result.
+// A source may answer a tool call with a task (MCP's extension io.modelcontextprotocol/tasks). Then the
+// task's id is the source's id of the run, and methods of MCP replace the source's status and cancel tools.
+// Only calls that run something, and the methods of tasks, declare the extension: elsewhere a task would be
+// mistaken for an empty result.
 
-// tasksExtension is declared by the requests whose results may be tasks.
+// tasksExtension is declared by requests whose results may be tasks.
 var tasksExtension = &mcp.ClientCapabilities{Extensions: map[string]any{"io.modelcontextprotocol/tasks": struct{}{}}}
 
-// taskID is before the id of a task where the id of a source's execution is expected.
+// taskID is the prefix of a task's id in the place of a source's execution id.
 const taskID = "task:"
 
-// plainID is before an id of a source's execution that itself begins with taskID or plainID.
+// plainID is the prefix of a source's execution id that itself begins with taskID or plainID.
 const plainID = "id:"
 
 // The methods of tasks, which the SDK does not have.
@@ -50,13 +50,13 @@ type sourceTask struct {
 	} `json:"inputRequests"`
 }
 
-// tasksSince is the first version of MCP in which a request declares what its client takes.
+// tasksSince is the first MCP version in which a request declares what its client accepts.
 const tasksSince = "2026-07-28"
 
-// maxPoll is the longest time that a source may have itself left alone.
+// maxPoll is the longest pause that a source may ask for.
 const maxPoll = 30 * time.Second
 
-// answer returns what a task says of the run.
+// answer returns what a task says about the run.
 func (t *sourceTask) answer() (*Answer, error) {
 	a := &Answer{
 		ExecutionID: taskID + t.TaskID,
@@ -108,17 +108,17 @@ func (s *source) task(ctx context.Context, method, id string) (*Answer, error) {
 	if r.task != nil {
 		return r.task.answer()
 	}
-	if method == cancelTask { // it is asked what has come of it
+	if method == cancelTask { // ask what has become of it
 		return s.task(ctx, getTask, id)
 	}
 	return nil, &RefusedError{Text: "its answer to " + method + " has no task", Garbled: true}
 }
 
-// tools adds the tools of a server that the config names, as synchronous workflows.
+// tools adds those tools of a server that the config names, as synchronous workflows.
 func (s *source) tools(ctx context.Context, l *link, all *listing) error {
 	return l.eachTool(ctx, func(tool *mcp.Tool) error {
 		named := slices.ContainsFunc(s.def.Tools, func(glob string) bool {
-			is, _ := path.Match(glob, tool.Name) // the config was checked
+			is, _ := path.Match(glob, tool.Name) // the config has checked the glob
 			return is
 		})
 		if !named || slices.Contains(s.own(), tool.Name) {
@@ -143,11 +143,11 @@ func (s *source) tools(ctx context.Context, l *link, all *listing) error {
 	})
 }
 
-// own returns the tools of a source that are for its workflows.
+// own returns the tools with which a source manages its workflows.
 func (s *source) own() []string {
 	return []string{s.def.ListTool, s.def.ExecuteTool, s.def.StatusTool, s.def.CancelTool}
 }
 
-// toolID is before the name of a tool where the id of a workflow is expected. A workflow's own id may begin
-// with it, too.
+// toolID is the prefix of a tool's name in the place of a workflow's id. A workflow's own id may also begin
+// with it.
 const toolID = "tool:"

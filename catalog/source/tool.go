@@ -1,13 +1,12 @@
-// Package source is the catalog of workflows that other systems offer: it keeps
-// a connection to each MCP server that the config names as a source, asks it
-// for its workflows, and publishes them as an immutable snapshot of tools (seed
-// 003; DESIGN "Dynamic tools").
+// Package source is the catalog of workflows that other systems offer: it keeps a connection to each MCP
+// server that the config names as a source, asks it for its workflows, and publishes them as an immutable
+// snapshot of tools (seed 003; DESIGN "Dynamic tools").
 //
-// Each source has a goroutine that connects, queries, reconnects and, alone,
-// replaces what is known of it (an immutable offer). One actor applies the
-// config and makes the snapshot of all offers. What a source sends is untrusted:
-// it is bounded, checked and named before it reaches others. Connections and calls
-// are the MCP SDK's; sdk_test.go checks what is relied on beyond its documentation.
+// Each source has a goroutine that connects, queries and reconnects. Only that goroutine replaces what is
+// known about the source (an immutable offer). One actor applies the config and makes the snapshot of all
+// offers. What a source sends is untrusted: it is limited, checked and named before it reaches others.
+// Connections and calls use the MCP SDK; sdk_test.go checks its undocumented behavior that this package
+// relies on.
 package source
 
 import (
@@ -19,8 +18,8 @@ import (
 	"time"
 )
 
-// A Workflow is a workflow that a source offers, checked, with defaults for what was missing (seed
-// 003, 3.3 and 6.1). It is immutable.
+// A Workflow is a workflow that a source offers, checked, with defaults for what was missing (seed 003, 3.3
+// and 6.1). It is immutable.
 type Workflow struct {
 	Source      string // the source's name in the config
 	ID          string // unique at its source; at most 1,024 bytes
@@ -28,9 +27,9 @@ type Workflow struct {
 	Description string // at most 8,000 characters
 	Category    string // default "workflow"
 	Version     string // default "1.0.0"
-	// an object schema that model APIs accept; that of any object if the source gave no usable one
+	// an object schema that model APIs accept; the schema of any object if the source gave no usable one
 	InputSchema json.RawMessage
-	Adapted     *Adaptation     // how InputSchema differs from the source's own; nil means not at all
+	Adapted     *Adaptation     // how InputSchema differs from the source's own; nil if it does not
 	Async       bool            // default true
 	Metadata    json.RawMessage // an object, or nil
 	Performer   Performer       // from Metadata
@@ -38,7 +37,7 @@ type Workflow struct {
 	tool string // of the source, which the config names and this is; or ""
 }
 
-// A Performer is who must perform the steps of a workflow at its source while it is executed.
+// A Performer says who must perform the steps of a workflow at its source while it is executed.
 type Performer string
 
 // The values of Performer; "" means nobody: the source executes it.
@@ -47,24 +46,23 @@ const (
 	ByPerson Performer = "person"
 )
 
-// A Tool is a workflow under the name by which it is called. It is immutable. A tool that is
-// unchanged from one snapshot to the next is the same pointer.
+// A Tool is a workflow under the name with which it is called. It is immutable. A tool that is the same in
+// two successive snapshots has the same pointer.
 type Tool struct {
-	Name string // ^[A-Za-z0-9_-]{1,64}$; unique among the snapshot and the reserved names
+	Name string // ^[A-Za-z0-9_-]{1,64}$; unique in the snapshot, and not reserved
 	Workflow
 	Away string // why its source is unreachable, or ""
 	// Changed is when its description or input schema last changed, since this process first
 	// listed it; zero means never.
 	Changed time.Time
 
-	plain  string // its name if no other tool shared it
+	plain  string // its name if no other tool shared that
 	origin *offered
 	check  func(json.RawMessage) error
 }
 
-// Check returns what is wrong with the arguments of a call, with its location, or
-// nil (seed 003, 2.5). Empty arguments and null are an empty object. It never
-// blocks and may be called from any goroutine.
+// Check returns what is wrong with the arguments of a call, with its location, or nil (seed 003, 2.5). Empty
+// arguments and null count as an empty object. It never blocks and may be called from any goroutine.
 func (t *Tool) Check(arguments json.RawMessage) error {
 	err := t.check(arguments)
 	if err == nil || t.Adapted == nil {
@@ -79,7 +77,7 @@ func (t *Tool) Check(arguments json.RawMessage) error {
 	return err
 }
 
-// Original returns the arguments of a call with the names that the source's own schema has.
+// Original returns the arguments of a call with the names in the source's own schema.
 func (t *Tool) Original(arguments json.RawMessage) json.RawMessage {
 	if t.Adapted == nil || len(t.Adapted.Renamed) == 0 {
 		return arguments
@@ -99,7 +97,7 @@ type SourceState struct {
 	Name      string
 	Connected bool
 	Err       error // why it is not connected, or why its last query failed
-	Workflows int   // how many it offers
+	Workflows int   // number of workflows that it offers
 }
 
 // A Snapshot is the offer of all sources at one moment. It is immutable.
@@ -108,7 +106,7 @@ type Snapshot struct {
 	Skipped []Skipped
 	Sources []SourceState // in the config's order
 
-	gone []Skipped // the names that tools of sources have or had which are away too long to be listed
+	gone []Skipped // names of tools, current or former, whose sources are away too long to be listed
 }
 
 // Tool returns the tool of this name, or nil.
@@ -122,8 +120,8 @@ func (s *Snapshot) Tool(name string) *Tool {
 	return s.Tools[i]
 }
 
-// Find returns what a name means that no tool has: the tools that would have it if no others shared it,
-// by name, and the sources that are away and had a tool of that name, with the reasons (seed 003, 6.4).
+// Find explains a name that no tool has. It returns the tools that would have it if no others shared it, by
+// name, and the sources that are away and had a tool of that name, with the reasons (seed 003, 6.4).
 func (s *Snapshot) Find(name string) (candidates []*Tool, gone []Skipped) {
 	for _, t := range s.Tools {
 		if t.plain == name {
@@ -143,11 +141,11 @@ func (s *Snapshot) Find(name string) (candidates []*Tool, gone []Skipped) {
 type Report struct {
 	Added   []string
 	Removed []string
-	Changed []string // in description, schema or other data; not in whether their source is away
+	Changed []string // in description, schema or other data, but not in whether their source is away
 	Skipped []Skipped
 
-	// Silent are the sources that gave no new list, in the config's order, and the reasons: they
-	// are away, refused, or did not answer in time. Their tools are unchanged.
+	// Silent has the sources that returned no new list, in the config's order, with the reasons: they are
+	// away, refused, or did not answer in time. Their tools are unchanged.
 	Silent []Skipped
 }
 

@@ -17,9 +17,9 @@ import (
 //go:embed jobs
 var embedded embed.FS
 
-// FS returns the bundled jobs as a read-only file system whose top-level directories are the jobs,
-// each with its job.yml (DESIGN "Jobs"). It does not block, may be called from any goroutine and
-// always returns the same content.
+// FS returns the bundled jobs as a read-only file system whose top-level directories are the jobs, each with
+// its job.yml (DESIGN "Jobs"). It does not block, may be called from any goroutine and always returns the
+// same content.
 func FS() fs.FS {
 	jobs, err := fs.Sub(embedded, "jobs")
 	if err != nil {

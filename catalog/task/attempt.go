@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// AttemptState is the stored state of an attempt, or of one execution of it. What callers see is a State of
-// package session/board.
+// AttemptState is the stored state of an attempt, or of one of its executions. Callers see a State of package
+// session/board instead.
 type AttemptState string
 
 // The values of AttemptState.
 const (
-	Waiting     AttemptState = "waiting" // for a slot
+	Waiting     AttemptState = "waiting" // waiting for a slot
 	Starting    AttemptState = "starting"
 	Running     AttemptState = "running"
 	Completed   AttemptState = "completed"
 	Failed      AttemptState = "failed"
 	Stopped     AttemptState = "stopped"
-	Interrupted AttemptState = "interrupted" // ended early, with a server or otherwise
+	Interrupted AttemptState = "interrupted" // ended early, together with a server or otherwise
 )
 
-// Open reports whether s is a state that has not ended.
+// Open reports whether s is not a final state.
 func (s AttemptState) Open() bool { return s == Waiting || s == Starting || s == Running }
 
 // Ended reports whether s is a final state.
@@ -31,21 +31,21 @@ func (s AttemptState) Ended() bool {
 	return s == Completed || s == Failed || s == Stopped || s == Interrupted
 }
 
-// A Situation is what the State of an attempt is computed from.
+// A Situation has what determines the State of an attempt.
 type Situation struct {
-	Place                  // where its worktrees lie
-	State  AttemptState    // that of its newest execution
+	Place                  // where its worktrees are
+	State  AttemptState    // of its newest execution
 	Landed string          // LandedMerged, LandedConflicts or ""
-	Run    json.RawMessage // what the server keeps that leads its agents; nil means that it has one agent, its executor
+	Run    json.RawMessage // data of the server that leads its agents; nil means that it has one agent, its executor
 	Leader string          // the server that manages its newest execution; "" means none
 	Busy   bool            // agents of its run wait or work
 }
 
-// The values of Situation.Landed. LandedMerged is forgotten when its agent goes on, LandedConflicts when the merge is
-// no longer in progress.
+// The values of Situation.Landed. LandedMerged is forgotten when its agent goes on, LandedConflicts when the
+// merge is over.
 const (
 	LandedMerged    = "merged"    // all of its commits are in its target branches, and no work is left
-	LandedConflicts = "conflicts" // its worktree has a merge whose conflicts a person or its agent must resolve
+	LandedConflicts = "conflicts" // its worktree has a merge with conflicts, for a person or its agent to resolve
 )
 
 // An Attempt is one try at a task, in its own workspace.
@@ -63,10 +63,10 @@ type Attempt struct {
 	WorkflowStatus    *string
 	WorkflowStep      *string
 	Trace             string  // the traceparent of what it belongs to; "" if nothing was exported when it was made
-	PushError         *string // why the branch was last not pushed to the remote of the config
+	PushError         *string // why the branch was not pushed to the config's remote the last time
 	Repos             []AttemptRepo
 	LatestSessionID   *string
-	LatestExecutor    *string // of that session
+	LatestExecutor    *string // executor of that session
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
 }
@@ -88,13 +88,13 @@ type AttemptRepo struct {
 // unknown.
 type WorkflowProgress struct{ SessionID, Status, Step string }
 
-// ShownExecutions is how many of its executions the details of an attempt have.
+// ShownExecutions is how many executions the details of an attempt have.
 const ShownExecutions = 50
 
-// AttemptDetails is an attempt with its newest execution and its newest session, as of one moment;
-// Executions are the newest ones, the newest first, with the beginnings of their texts. Session is nil until
-// one of its processes was started. Open and Ahead are set if its execution waits, else 0: the number of
-// executions on the whole board that are starting or running, and of those waiting for a slot before it.
+// AttemptDetails is an attempt with its newest execution and its newest session, as of one moment. Executions
+// are the newest ones, newest first, with the beginnings of their texts. Session is nil until one of its
+// processes was started. If its execution waits, Open is the number of executions on the whole board that are
+// starting or running, and Ahead is the number of those that wait for a slot before it; otherwise both are 0.
 type AttemptDetails struct {
 	Attempt   *Attempt
 	Execution *Execution
@@ -105,7 +105,7 @@ type AttemptDetails struct {
 	Executions []Execution
 }
 
-// An AttemptList is a part of a task's attempts and the task itself, as of one moment.
+// An AttemptList is a page of a task's attempts, with the task, as of one moment.
 type AttemptList struct {
 	Task     *Summary
 	Attempts []Attempt // newest first; if equal to the microsecond, the smaller id first
@@ -120,8 +120,8 @@ type AttemptContext struct {
 	Project *Project
 }
 
-// An Execution is one process of an agent: an attempt's first, a follow-up, or that for a step of a run; or
-// the leader of a run.
+// An Execution is one process: of an agent (an attempt's first, a follow-up, or one for a step of a run), or
+// of the leader of a run.
 type Execution struct {
 	Place     // where it ran
 	ID        string
@@ -131,16 +131,16 @@ type Execution struct {
 
 	WorkflowSessionID string // of the step, 8 hex; "" if it is not for a step of a run
 	StepID            string
-	Conversation      *string    // the name that its program gave to it; nil means unknown
-	LimitedUntil      *time.Time // set if a limit of the provider ended it: when to go on
+	Conversation      *string    // its program's name for the conversation; nil means unknown
+	LimitedUntil      *time.Time // when to continue, if a limit of the provider ended it
 
 	FollowUp     bool
-	Prompt       string // the text given to the agent; a follow-up that begins another conversation has more before it
+	Prompt       string // the text for the agent; a follow-up in a new conversation gets more text before it
 	Executor     string
 	Variant      *string
 	State        AttemptState
 	Owner        string     // the server that manages it; "" means none
-	Lead         bool       // it is not an agent but the leader of a run, and needs no slot
+	Lead         bool       // the leader of a run instead of an agent; needs no slot
 	StopAsked    *time.Time // when its server was asked to stop it; nil means never
 	ExitCode     *int
 	FinalMessage *string
@@ -156,7 +156,7 @@ type Removal struct {
 	AskedAt   time.Time
 }
 
-// An Ending is how an execution ended.
+// An Ending says how an execution ended.
 type Ending struct {
 	State        AttemptState // completed, failed, stopped or interrupted
 	ExitCode     *int
@@ -164,48 +164,48 @@ type Ending struct {
 	Error        *string
 	// the new status of the task, "inreview" only once its workflow is complete; "" leaves it unchanged
 	Task         Status
-	EndedAt      *time.Time // set if no server ran then; nil means now; never before its start
-	Conversation *string    // the name that its program gave to it; nil means unknown
+	EndedAt      *time.Time // set if no server ran at that time; nil means now; never before its start
+	Conversation *string    // its program's name for the conversation; nil means unknown
 	LimitedUntil *time.Time // set if a limit of the provider ended it
-	Usage        *Usage     // what its agent reported that it used; nil means nothing
-	Resolved     bool       // the merge whose conflicts its attempt had is no longer in progress
+	Usage        *Usage     // what its agent reported as used; nil means nothing
+	Resolved     bool       // the merge whose conflicts its attempt had is over
 }
 
-// A Usage is what one execution used, as its agent reported it, with its cost by the prices when it ended.
+// A Usage is what one execution used, as its agent reported it, with its cost by the prices at its end.
 type Usage struct {
 	MicroUSD                                *int64 // millionths of a USD; nil means unknown
 	InputTokens, CachedTokens, OutputTokens int64
 	Turns                                   int64
 
-	// Thread, if it is not "", is the conversation of which the agent reports totals. Totals are those, by
-	// model, JSON that only the engine understands; nil means that the agent ended before it reported them:
-	// the next execution of the thread does so for it.
+	// Thread, if not "", is the conversation whose totals the agent reports. Totals has these by model, as
+	// JSON that only the engine understands. nil means that the agent ended before reporting them; then the
+	// next execution of the thread reports them for it.
 	Thread string
 	Totals json.RawMessage
 }
 
-// A Use is the Usage of an execution that has ended, or of an executor that reviewed.
+// A Use is the Usage of an ended execution, or of an executor that reviewed.
 type Use struct {
 	AttemptID   string
-	ExecutionID string // or an id of its own, of a review
+	ExecutionID string // or an id of its own, for a review
 	Executor    string
-	Reported    bool // else the Usage is that of an agent that reported nothing
+	Reported    bool // false: the agent reported nothing
 	EndedAt     time.Time
 	Usage
 }
 
-// Spent is the sum of what executions used that have ended.
+// Spent is the sum of what ended executions used.
 type Spent struct {
 	Executions                                     int
-	Unknown                                        int   // those whose cost is not known
+	Unknown                                        int   // executions with unknown cost
 	MicroUSD                                       int64 // of the others, in millionths of a USD
 	InputTokens, CachedTokens, OutputTokens, Turns int64
 }
 
-// Limits are how much the executions of a board may have used for another one to start; nil means no limit.
+// Limits say how much the executions of a board may have used for another one to start; nil means no limit.
 type Limits struct {
 	MicroUSD *int64
-	Unknown  *int64 // executions whose cost is not known
+	Unknown  *int64 // executions with unknown cost
 }
 
 // A Session is a conversation with an agent.
@@ -226,26 +226,26 @@ type Queued struct {
 	At      time.Time
 }
 
-// The values of Lead of a Task.
+// The values of Task.Lead.
 const (
-	AgentLeads  = "agent"  // one agent goes through the workflow of the task on its own
-	ServerLeads = "server" // a server does, and gives each step to an agent
+	AgentLeads  = "agent"  // one agent goes through the task's workflow on its own
+	ServerLeads = "server" // a server goes through it, and gives each step to an agent
 )
 
-// MaxAttention is how many attempts Attention of a board lists at most.
+// MaxAttention is the maximum number of attempts that a board's Attention lists.
 const MaxAttention = 50
 
-// An Attention is the latest attempt of a task that goes on only when a person has looked at it, or a run whose
-// leader may be gone.
+// An Attention is the latest attempt of a task that goes on only after a person has looked at it, or a run
+// whose leader may be gone.
 type Attention struct {
 	TaskID, Title string // of the task
 	AttemptID     string
 	Situation
-	Began bool      // its agent, or its leader, once ran, and its workflow was not aborted
-	Since time.Time // the end of its last execution, or when that was made
+	Began bool      // its agent, or its leader, has run, and its workflow was not aborted
+	Since time.Time // the end of its last execution, or when that was created
 }
 
-// MaxWork is how many attempts of a kind Work of a board lists at most.
+// MaxWork is the maximum number of attempts of each kind that a board's Work lists.
 const MaxWork = 50
 
 // A Work is an attempt with its last execution.
@@ -255,10 +255,10 @@ type Work struct {
 	Executor      string
 	Situation
 	Step  string    // of its workflow
-	Since time.Time // the end of the execution, or when it was made
+	Since time.Time // the end of the execution, or when it was created
 }
 
-// A HistoryRow is a session of the project itself, an attempt or a run, as a list of all that has run shows it.
+// A HistoryRow is a session of the project itself, an attempt or a run, in a list of everything that has run.
 type HistoryRow struct {
 	Kind          string // HistorySession, HistoryAttempt or HistoryRun
 	ID            string
@@ -269,8 +269,8 @@ type HistoryRow struct {
 	Executor      string // of an attempt or a run
 	Situation
 	StartedAt time.Time
-	EndedAt   *time.Time // nil while it goes on
-	MicroUSD  *int64     // what is known of its cost; nil for a session, too
+	EndedAt   *time.Time // nil while in progress
+	MicroUSD  *int64     // the known part of its cost; nil also for a session
 }
 
 // The values of HistoryRow.Kind.
@@ -282,43 +282,43 @@ const (
 
 // The values of HistoryQuery.State.
 const (
-	HistoryOpen    = "open"    // it goes on, or waits
-	HistoryDone    = "done"    // it is complete
-	HistoryStopped = "stopped" // it failed, was stopped, aborted or interrupted, or has conflicts
+	HistoryOpen    = "open"    // in progress, or waiting
+	HistoryDone    = "done"    // complete
+	HistoryStopped = "stopped" // failed, stopped, aborted or interrupted, or has conflicts
 )
 
-// A HistoryQuery selects a page of a list of all that has run, the one that started last first. Fields that are
-// zero select all.
+// A HistoryQuery selects a page of a list of everything that has run, most recently started first. Zero
+// fields select all.
 type HistoryQuery struct {
 	Kind, State   string
 	Job, Workflow string
 	Identity      string
-	Text          string // a part of the title, in any case
-	// Before and AfterID are StartedAt and ID of the last row of the page before.
+	Text          string // part of the title, ignoring case
+	// Before and AfterID are StartedAt and ID of the previous page's last row.
 	Before  time.Time
 	AfterID string
 	Limit   int // required
 }
 
 const (
-	// MaxComments is how many comments on an attempt's diff wait for their sending at once.
+	// MaxComments is how many comments on an attempt's diff may wait to be sent at once.
 	MaxComments = 100
-	// MaxComment is the longest text of a comment in characters.
+	// MaxComment is the maximum length of a comment in characters.
 	MaxComment = 5000
 )
 
 var (
-	// ErrComments refuses more comments than MaxComments.
+	// ErrComments means that there would be more comments than MaxComments.
 	ErrComments = errors.New("too many comments")
-	// ErrSent refuses to send comments of which some were sent or removed in the meantime.
+	// ErrSent means that some of the comments to send were sent or removed meanwhile.
 	ErrSent = errors.New("some of the comments were sent or removed in the meantime")
-	// ErrQueued refuses to replace a queued follow-up that has no comments by one that has.
+	// ErrQueued means that a queued follow-up without comments cannot be replaced by one with comments.
 	ErrQueued = errors.New("another follow-up is queued")
 )
 
 // The sides of a Comment.
 const (
-	NewSide = "new" // the file as it is in the worktree
+	NewSide = "new" // the file as in the worktree
 	OldSide = "old" // the file before the attempt
 )
 
@@ -330,20 +330,20 @@ type Comment struct {
 	File      string // relative to the worktree, with slashes
 	Line      int    // of that side, from 1
 	Side      string
-	Quote     string // the line as it was
+	Quote     string // the line at that time
 	Text      string
-	Queued    bool   // it is in the follow-up that is queued
+	Queued    bool   // it belongs to the queued follow-up
 	Identity  string // who made it
 	CreatedAt time.Time
 }
 
-// A Place is the folder of a project on one machine, where work lies that other machines cannot
-// reach. The zero value is that of a store which only one machine uses.
+// A Place is the folder of a project on one machine, whose work other machines cannot reach. It is zero in a
+// store that only one machine uses.
 type Place struct {
-	// of the installation: 8 hexadecimal digits; a name may change, or be another's, too
+	// the id of the installation: 8 hexadecimal digits; machine names may change, or be shared
 	MachineID   string `json:"machine_id"`
 	MachineName string `json:"machine_name"` // of the host, for people
-	Root        string `json:"root"`         // the project root there, absolute
+	Root        string `json:"root"`         // absolute path of the project root there
 }
 
 // Is reports whether two places are the same folder of the same machine.
@@ -360,9 +360,9 @@ func (p Place) Describe() string {
 	return fmt.Sprintf("%s (%s), in %s", p.MachineName, p.MachineID, p.Root)
 }
 
-// A Claim says what a process may run: of a store that several machines share, follow-ups of the
-// attempts at its place, and attempts at no place yet whose executor and repositories it has; and of
-// runs, one alone.
+// A Claim says what a process may run in a store that several machines share: follow-ups of the attempts at
+// its place, and attempts without a place whose executor and repositories it has. It may also restrict the
+// process to one run.
 type Claim struct {
 	Place     Place // zero in a store of one machine
 	Executors []string
@@ -370,21 +370,21 @@ type Claim struct {
 	Run       string   // the attempt of the only run that it leads; "" means any
 }
 
-// Room bounds which tasks servers start without a call.
+// Room limits which tasks servers start without a call.
 type Room struct {
-	InReview int   // of all tasks, fewer are in review, are worked on by an agent, or have failed
-	Slots    int   // fewer executions than that wait, or run at Place; of the whole board if that is zero
-	Place    Place // of the server
+	InReview int   // start only while fewer tasks than this are in review, worked on by an agent, or failed
+	Slots    int   // start only while fewer executions than this wait, or run at Place; zero Place: on the whole board
+	Place    Place // the server's place
 	Limits   Limits
 }
 
-// MaxReady is how many tasks are listed as ready.
+// MaxReady is the maximum number of tasks listed as ready.
 const MaxReady = 1000
 
 // Ready is a task that servers may start without a call.
 type Ready struct{ ID, ProjectID string }
 
-// A Report is what other machines can read of an attempt. What was never saved is nil.
+// A Report is what other machines can read about an attempt. Fields that were never saved are nil.
 type Report struct {
 	Output   json.RawMessage // the last entries of its output
 	OutputAt *time.Time

@@ -62,7 +62,8 @@ func (p Priority) Check() error {
 }
 
 const (
-	// MaxLabels is how many labels a task can have, and MaxLabel how many characters each.
+	// MaxLabels is the maximum number of labels of a task, and MaxLabel the maximum length of each in
+	// characters.
 	MaxLabels = 10
 	MaxLabel  = 40
 )
@@ -72,7 +73,7 @@ type Filter struct {
 	Status   Status
 	Priority Priority
 	Labels   []string // the task has all of them
-	Text     string   // in the title, in upper or lower case
+	Text     string   // in the title, ignoring case
 }
 
 // A Project groups repositories and tasks. The project root is one.
@@ -103,18 +104,17 @@ type Task struct {
 	Status       Status
 	JobName      *string // the workflow that its attempts run; both or neither
 	WorkflowName *string
-	Inputs       json.RawMessage // values of the workflow's inputs, an object; nil means none were given
+	Inputs       json.RawMessage // values of the workflow's inputs, an object; nil means none given
 	Lead         string          // AgentLeads or ServerLeads; the latter needs a workflow
 	Labels       []string        // single words, sorted
 	Priority     Priority
-	DependsOn    []string // ids of tasks of its project that are to be done before it starts, sorted
+	DependsOn    []string // ids of tasks of its project that must be done before it starts, sorted
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }
 
-// A Summary is a task with a summary of its attempts (seed 004, "list_tasks provides attempt
-// summary"). The latest attempt is the one created last; if equal to the microsecond, the one with
-// the smaller id.
+// A Summary is a task with a summary of its attempts (seed 004, "list_tasks provides attempt summary"). The
+// latest attempt is the one created last or, if equal to the microsecond, the one with the smaller id.
 type Summary struct {
 	Task
 	Situation             // of the latest attempt; State is "" without one
@@ -122,20 +122,20 @@ type Summary struct {
 	LatestWorkspaceBranch *string
 	LatestSessionID       *string // of the latest attempt
 	LatestSessionExecutor *string
-	HasInProgressAttempt  bool     // one is waiting, starting or running
-	LastAttemptFailed     bool     // the latest one failed or was interrupted
-	BlockedBy             []string // those of DependsOn that are not done
+	HasInProgressAttempt  bool     // an attempt is waiting, starting or running
+	LastAttemptFailed     bool     // the latest attempt failed or was interrupted
+	BlockedBy             []string // dependencies that are not done
 }
 
-// A ProjectSpec is a project as in the config: with a unique name and repos with unique names. One
-// of them may be the root.
+// A ProjectSpec is a project in the config, with a unique name and repositories with unique names. One of the
+// projects may be the root.
 type ProjectSpec struct {
 	Name  string
 	Root  bool
 	Repos []RepoSpec
 }
 
-// A RepoSpec is a repository as in the config.
+// A RepoSpec is a repository in the config.
 type RepoSpec struct {
 	Name string
 	Path string // absolute
@@ -154,8 +154,8 @@ type NewTask struct {
 	DependsOn             []string
 }
 
-// A TaskChange sets the fields that are not nil; an empty Description, JobName,
-// WorkflowName, Inputs, Labels or DependsOn clears it.
+// A TaskChange sets the fields that are not nil. An empty Description, JobName, WorkflowName, Inputs, Labels
+// or DependsOn clears that field.
 type TaskChange struct {
 	Title, Description    *string
 	Status                *Status
@@ -231,14 +231,13 @@ func NonEmpty(s *string) *string {
 	return s
 }
 
-// A Request identifies a call, so that its repetition gives the same result: RequestID is scoped to
-// Identity and Tool, and is known for 30 days; the newest 100 of a board for longer. The zero value
-// is a call without an id.
+// A Request identifies a call, so that a repetition gets the same result. RequestID is scoped to Identity and
+// Tool. It is known for 30 days, and the newest 100 of a board for longer. The zero value is a call without
+// an id.
 type Request struct{ Identity, Tool, RequestID, ArgsDigest string }
 
-// RequestsKept is how long a request_id is known, and NewestRequests how many are known regardless
-// of age: if a clock is set forward between a call and its repetition, the call must not be
-// executed twice.
+// RequestsKept is how long a request_id is known, and NewestRequests is how many are known regardless of age:
+// if a clock is set forward between a call and its repetition, the call must not be executed twice.
 const (
 	RequestsKept   = 30 * 24 * time.Hour
 	NewestRequests = 100
@@ -281,14 +280,14 @@ func Missing(what, id string) error { return fmt.Errorf("%s %q: %w", what, Clip(
 // MaxDependencies is how many tasks a task can depend on.
 const MaxDependencies = 50
 
-// A Blocker is a task that is not done and that another one depends on. Title and Status are empty
-// if the caller does not see it.
+// A Blocker is an unfinished task on which another one depends. Title and Status are empty if the caller does
+// not see it.
 type Blocker struct {
 	ID, Title string
 	Status    Status
 }
 
-// A BlockedError refuses to start a task that depends on others that are not done; it is an
+// A BlockedError says that a task cannot start because it depends on others that are not done. It is an
 // ErrBlocked.
 type BlockedError struct {
 	TaskID string
@@ -308,7 +307,7 @@ func (e *BlockedError) Error() string {
 
 func (e *BlockedError) Unwrap() error { return ErrBlocked }
 
-// Cyclic returns a task that depends on itself through others, or "" without a cycle.
+// Cyclic returns a task that depends on itself through others, or "".
 func Cyclic(dependsOn map[string][]string) string {
 	const onWay, done = 1, 2
 	state := make(map[string]int)
@@ -338,8 +337,8 @@ func Cyclic(dependsOn map[string][]string) string {
 	return ""
 }
 
-// Cycle returns a way from a task back to itself along its dependencies, which begins and ends with
-// it, or nil without a cycle. It looks at each task once.
+// Cycle returns a path from a task along its dependencies back to itself, which begins and ends with it, or
+// nil. It visits each task once.
 func Cycle(id string, dependsOn map[string][]string) []string {
 	seen := make(map[string]bool)
 	var walk func(way []string) []string
@@ -362,7 +361,7 @@ func Cycle(id string, dependsOn map[string][]string) []string {
 	return walk([]string{id})
 }
 
-// timeLayout is RFC 3339 in UTC with six decimals, always, so that times sort as text.
+// timeLayout is RFC 3339 in UTC, always with six decimals, so that times sort as text.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 // FormatTime writes a time so that times sort as text.
@@ -380,9 +379,8 @@ type Page struct {
 	Cursor string // from the previous page; "" for the first
 }
 
-// A Listing is one page being read: at most Limit rows after the row of CreatedAt and ID, in a list
-// ordered by time of creation, newest first, then by id. Adding or removing other rows does not
-// move that position.
+// A Listing is one page being read: at most Limit rows after the row with CreatedAt and ID, in a list ordered
+// by time of creation, newest first, then by id. Adding or removing other rows does not move that position.
 type Listing struct {
 	Limit         int
 	CreatedAt, ID string
@@ -390,8 +388,8 @@ type Listing struct {
 	list cursor.List
 }
 
-// Listing decodes the cursor of a page of the named list, with its filters. A cursor of another
-// list is refused with ErrCursor, since matching rows would be left out silently.
+// Listing decodes the cursor of a page of the named list with its filters. It refuses a cursor of another
+// list with ErrCursor, since that would silently omit matching rows.
 func (p Page) Listing(list ...string) (Listing, error) {
 	sum := sha256.Sum256([]byte(strings.Join(list, "\x00")))
 	l := Listing{
@@ -406,7 +404,7 @@ func (p Page) Listing(list ...string) (Listing, error) {
 	l.CreatedAt, l.ID, _ = strings.Cut(position, " ")
 	at, _ := ParseTime(l.CreatedAt)
 	id, _ := uuid.Parse(l.ID)
-	if !ok || FormatTime(at)+" "+id.String() != position { // also where one of them cannot be parsed
+	if !ok || FormatTime(at)+" "+id.String() != position { // also if one of them cannot be parsed
 		return l,
 			fmt.Errorf("%w: %q is malformed or of another list; give the cursor that this list's last page came "+
 				"with, with the same arguments, or none to start from the beginning", ErrCursor, Clip(p.Cursor))
@@ -414,8 +412,8 @@ func (p Page) Listing(list ...string) (Listing, error) {
 	return l, nil
 }
 
-// Cut cuts a list, of which one row more than the limit was read, at its limit; next is the cursor
-// for the rest, or "" if nothing was cut off.
+// Cut cuts a list at its limit, given one row more than that. next is the cursor for the rest, or "" if
+// nothing was cut off.
 func Cut[T any](l Listing, rows []T, at func(row T) (createdAt time.Time, id string)) (page []T, next string) {
 	if len(rows) <= l.Limit {
 		return rows, ""

@@ -14,7 +14,7 @@ import (
 	"deepwork/catalog/job"
 )
 
-// checkValue is what is approved of a check, besides the content of the project's scripts that it names.
+// checkValue is what is approved about a check, besides the content of the project's scripts that it names.
 type checkValue struct {
 	Command []string `json:"command"`
 	In      string   `json:"in,omitempty"`
@@ -22,8 +22,8 @@ type checkValue struct {
 	PassEnv []string `json:"pass_env,omitempty"`
 }
 
-// CheckOf returns the entry of a check of a step. root is the folder whose scripts count: the project's or,
-// in an attempt, its workspace. The key is for people: a check is approved under any.
+// CheckOf returns the entry for a check of a step. root is the folder whose scripts count: the project's or,
+// in an attempt, its workspace. The key is only for people: a check is approved under any key.
 func CheckOf(root, jobName, stepID string, c *job.StepCheck) (Entry, error) {
 	dir, err := CheckDir(root, c)
 	if err != nil {
@@ -39,7 +39,8 @@ func CheckOf(root, jobName, stepID string, c *job.StepCheck) (Entry, error) {
 	return b.set[0], b.err
 }
 
-// CheckDir returns the folder in which a check runs, with its links resolved; it must be in root, which has none.
+// CheckDir returns the folder in which a check runs, with links resolved. It must be in root, which must have
+// no links.
 func CheckDir(root string, c *job.StepCheck) (string, error) {
 	if c.In == "" || c.In == "project" {
 		return root, nil
@@ -54,12 +55,12 @@ func CheckDir(root string, c *job.StepCheck) (string, error) {
 	return dir, nil
 }
 
-// ChecksOf returns the entries of all checks of jobs, each once, in the order of the jobs. One that cannot be
-// read has the reason as its Fault.
+// ChecksOf returns the entries of all checks of jobs, without duplicates, in the order of the jobs. An
+// unreadable one has the reason as its Fault.
 func ChecksOf(root string, jobs []*job.Job) (all Set) {
 	for _, j := range jobs {
 		steps := slices.Clone(j.Steps)
-		for i := range j.Workflows { // with the programs that end rounds
+		for i := range j.Workflows { // includes the programs that end rounds
 			steps = append(steps, j.Of(j.Workflows[i].Name).Steps...)
 		}
 		for i := range steps {
@@ -84,19 +85,20 @@ func ChecksOf(root string, jobs []*job.Job) (all Set) {
 	return all
 }
 
-// sameCheck reports whether two entries are of the same check: what it runs, and the content of its scripts.
+// sameCheck reports whether two entries are for the same check: the same command, and the same content of its
+// scripts.
 func (e Entry) sameCheck(o Entry) bool {
 	return bytes.Equal(e.Value, o.Value) && maps.Equal(e.Files, o.Files)
 }
 
-// ErrUnapproved means that the user has not approved a check as it is.
+// ErrUnapproved means that the user has not approved the current version of a check.
 var ErrUnapproved = errors.New("the user has not approved it")
 
 // ErrDenied means that the user denied everything that would run in the project.
 var ErrDenied = errors.New("the user denied what would run in the project")
 
-// ApprovesCheck returns nil if the user has approved a check, as its entry is now. trusted are the folders whose
-// projects need no grant.
+// ApprovesCheck returns nil if the user has approved a check, by its current entry. trusted are the folders
+// whose projects need no grant.
 func (l *Ledger) ApprovesCheck(e Entry, trusted []string) error {
 	r, err := l.Read()
 	switch {
@@ -115,8 +117,8 @@ func (l *Ledger) ApprovesCheck(e Entry, trusted []string) error {
 	return ErrUnapproved
 }
 
-// ChangedFiles returns the files in which alone a check differs from the newest approved one that runs the same; nil
-// means that no check is approved that does.
+// ChangedFiles returns the files that are the only difference between a check and the newest approved one
+// with the same command; nil if there is no such approved check.
 func (r *Record) ChangedFiles(e Entry) []string {
 	for _, o := range slices.Backward(r.Checks) {
 		if bytes.Equal(o.Value, e.Value) {
@@ -126,12 +128,12 @@ func (r *Record) ChangedFiles(e Entry) []string {
 	return nil
 }
 
-// ApprovedCheck reports whether a check is among those that the user approved.
+// ApprovedCheck reports whether the user has approved a check.
 func (r *Record) ApprovedCheck(e Entry) bool {
 	return !r.Denied && e.Fault == "" && slices.ContainsFunc(r.Checks, e.sameCheck)
 }
 
-// maxChecks bounds the approved checks of a project; the oldest are forgotten first.
+// maxChecks limits the approved checks of a project; the oldest are forgotten first.
 const maxChecks = 1000
 
 // GrantChecks approves checks from now on, and cancels a Deny.

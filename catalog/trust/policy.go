@@ -22,8 +22,8 @@ import (
 	"deepwork/catalog/config"
 )
 
-// A Policy approves config for a config.Source, for one project and one process. Its Approve may be
-// called from any goroutine.
+// A Policy approves config for a config.Source, for one project and one process. Its Approve may be called
+// from any goroutine.
 type Policy struct {
 	Root   string // of the project, without links
 	File   string // its config file
@@ -42,11 +42,11 @@ type Policy struct {
 	set  Set            // its set
 }
 
-// Approve returns which parts of a project's config are in force: everything if the project is in a
-// trusted folder of the user's, or if the user granted exactly that; else what was granted earlier
-// in this process, and still is; else nothing. It reads the files that commands name when the
-// configs or the grants have changed and, while something is withheld, once per second at most, since
-// these files may be again what was granted. Otherwise it costs one stat.
+// Approve returns which parts of a project's config are in force: everything if the project is in one of the
+// user's trusted folders, or if the user granted exactly that; else what was granted earlier in this process,
+// and still is; else nothing. It reads the files that commands name when the configs or the grants have
+// changed. While something is withheld, it also reads them at most once per second, since they may match a
+// grant again. Otherwise it costs one stat.
 func (p *Policy) Approve(project *config.Config, user *config.User) *config.Approval {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *Policy) Approve(project *config.Config, user *config.User) *config.Appr
 	p.project, p.user, p.record, p.fault = project, user, record, fault
 	began := time.Now()
 	answer := p.decide(project, user, record, err)
-	p.recheckAt = time.Now().Add(max(time.Second, 20*time.Since(began))) // a project may name a huge file
+	p.recheckAt = time.Now().Add(max(time.Second, 20*time.Since(began))) // since a project may name a huge file
 	if !same || !reflect.DeepEqual(answer, p.answer) {
 		p.log(p.answer, answer)
 		p.answer = answer
@@ -70,8 +70,8 @@ func (p *Policy) Approve(project *config.Config, user *config.User) *config.Appr
 	return p.answer
 }
 
-// Approved returns the approval of a command that the project's config had under a key earlier. It is
-// an error if the user did not approve it, or has taken that back.
+// Approved returns the approval of a command that the project's config earlier had under a key. It returns an
+// error if the user did not approve the command, or has revoked that.
 func (p *Policy) Approved(user *config.User, key string, command []string) (*config.Approval, error) {
 	record, err := p.Ledger.Read()
 	switch {
@@ -120,7 +120,7 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 		return &config.Approval{Use: project, Files: record.files(set)}
 	}
 
-	// No file in the project is approved, for a command of the user's own config neither.
+	// No file in the project is approved, not even for a command in the user's own config.
 	asked := xslices.Map(set, func(e Entry) config.Asked { return config.Asked{Key: e.Key, Text: e.Text()} })
 	a := &config.Approval{
 		Files: []map[string]string{},
@@ -137,7 +137,7 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 	return a
 }
 
-// log logs what is not in force, once, and that it is again.
+// log logs once what is not in force, and once when that is over.
 func (p *Policy) log(before, after *config.Approval) {
 	if p.Logger == nil {
 		return
@@ -166,8 +166,8 @@ func (p *Policy) log(before, after *config.Approval) {
 	}
 }
 
-// files returns the sums of the files that commands name in each of the grants with the values of
-// a set: the branches of a project may have different versions of a script.
+// files returns the sums of the files that commands name, for each of the grants with the values of a set: a
+// project's branches may have different versions of a script.
 func (r *Record) files(s Set) (all []map[string]string) {
 	for _, g := range r.Grants {
 		if slices.EqualFunc(g.Set, s, Entry.sameValue) {
@@ -188,7 +188,7 @@ func (s Set) files() map[string]string {
 	return all
 }
 
-// Text is the command, URL or value of the entry, on one line.
+// Text returns the command, URL or value of the entry, on one line.
 func (e Entry) Text() string {
 	var value any
 	if json.Unmarshal(e.Value, &value) != nil {
@@ -222,7 +222,7 @@ func quoted(word string) string {
 	return fmt.Sprintf("%q", word)
 }
 
-// Program returns the path of the program of a command, found as Find does, after Check.
+// Program returns the path of a command's program, found as Find does, after Check.
 func Program(root string, a *config.Approval, command []string) (string, error) {
 	if err := Check(root, a, command); err != nil {
 		return "", err
@@ -230,8 +230,8 @@ func Program(root string, a *config.Approval, command []string) (string, error) 
 	return Find(root, command[0])
 }
 
-// Check returns an error that wraps ErrChanged if the files in the project which a command names are
-// not what the user approved together. It is called before the command runs.
+// Check returns an error that wraps ErrChanged unless the user approved the project's files that a command
+// names together, as they are now. Call it before the command runs.
 func Check(root string, a *config.Approval, command []string) error {
 	if a == nil || a.Files == nil {
 		return nil
@@ -256,7 +256,7 @@ func Check(root string, a *config.Approval, command []string) error {
 	return nil
 }
 
-// maxGrants bounds the file of a project's grants.
+// maxGrants limits the file of a project's grants.
 const maxGrants = 16 << 20 // bytes
 
 // A Grant is a set that the user approved.
@@ -271,9 +271,9 @@ type Record struct {
 	Path   string  `json:"path"` // of the project, without links
 	Denied bool    `json:"denied,omitempty"`
 	Grants []Grant `json:"grants"` // the latest last
-	// Checks are the checks of steps that are approved, each separately, the latest last.
+	// Checks are the approved checks of steps, each approved separately, newest last.
 	Checks Set `json:"checks,omitempty"`
-	// Bound are the projects of databases whose sessions and board the folder uses.
+	// Bound are the projects in databases whose sessions and board the folder uses.
 	Bound []string `json:"bound,omitempty"`
 }
 
@@ -284,17 +284,17 @@ type Ledger struct {
 	file string
 
 	mu   sync.Mutex
-	seen fs.FileInfo // of the file that last was read from; nil if it is missing
+	seen fs.FileInfo // of the file from which last was read; nil if it is missing
 	last *Record
 }
 
-// Granted reports whether the set with a hash is approved.
+// Granted reports whether the set with this hash is approved.
 func (r *Record) Granted(hash string) bool {
 	return !r.Denied && slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.Hash == hash })
 }
 
-// changed returns what differs from the approved set that is the nearest to a set: files by their names, and
-// keys of the config. nil means that no set is approved.
+// changed returns how a set differs from the most similar approved one: files by their names, and keys of the
+// config. nil means that no set is approved.
 func (r *Record) changed(s Set) (names []string) {
 	var nearest []Change
 	for _, g := range slices.Backward(r.Grants) {
@@ -323,8 +323,8 @@ var emptyRecord = &Record{}
 // disk.
 func OpenLedger(file, root string) *Ledger { return &Ledger{root: root, file: file} }
 
-// Read returns the record of the project. While the file is unchanged it returns the same record,
-// at the cost of one stat. The caller must not change it.
+// Read returns the record of the project. While the file is unchanged, it returns the same record, at the
+// cost of one stat. The caller must not change it.
 func (l *Ledger) Read() (*Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -333,7 +333,7 @@ func (l *Ledger) Read() (*Record, error) {
 		l.seen, l.last = nil, emptyRecord
 		return l.last, nil
 	}
-	if err == nil && fi.Mode().IsRegular() { // at each call: chmod does not change the time of the content
+	if err == nil && fi.Mode().IsRegular() { // at each call, since chmod does not change the modification time
 		if fault := durable.FaultOf(l.file, fi); fault != "" {
 			return emptyRecord, fmt.Errorf("what was approved cannot be relied on: %s", fault)
 		}
@@ -381,7 +381,7 @@ func (l *Ledger) Deny(ctx context.Context) error {
 	return l.change(ctx, func(r *Record) { r.Denied, r.Grants, r.Checks, r.Bound = true, nil, nil, nil })
 }
 
-// Bind records that the folder uses a project of a database.
+// Bind records that the folder uses a project in a database.
 func (l *Ledger) Bind(ctx context.Context, project string) error {
 	return l.change(ctx, func(r *Record) {
 		if !slices.Contains(r.Bound, project) {
@@ -405,7 +405,7 @@ func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
 		r = &Record{Path: l.root, Denied: r.Denied, Grants: slices.Clone(r.Grants), Checks: r.Checks, Bound: r.Bound}
 		change(r)
 		var text []byte
-		if text, err = json.Marshal(r); err == nil { // with indentation, values would not be equal to those of a config
+		if text, err = json.Marshal(r); err == nil { // indented values would not equal those of a config
 			err = durable.Disk{}.Put(l.file, append(text, '\n'), durable.PutOptions{})
 		}
 	}
@@ -416,8 +416,8 @@ func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
 	return nil
 }
 
-// InFolders reports whether a project is in one of the folders, by whole path elements, after links
-// are resolved.
+// InFolders reports whether a project is in one of the folders, comparing whole path elements after resolving
+// links.
 func InFolders(root string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool {
 		return filepath.IsAbs(f) && process.Inside(process.Resolved(f), process.Resolved(root))

@@ -25,16 +25,16 @@ type file struct {
 	root string
 }
 
-// filesOf returns the files inside the project that are a command's program or its first argument
-// that is not an option. Those that are missing count: node runs tool.js, or tool/index.js, in place
-// of a file tool that was removed. dir is the folder in which the command runs.
+// filesOf returns the files inside the project that are a command's program, or its first argument that is
+// not an option. Missing files count, too: if a file tool was removed, node runs tool.js or tool/index.js
+// instead. dir is the folder in which the command runs.
 func filesOf(root, dir string, command []string) (all []file) {
 	for n, word := range command {
 		if n > 1 && !strings.HasPrefix(command[n-1], "-") {
 			break
 		}
 		if word == "" || n == 0 && process.Bare(word) {
-			continue // found in PATH, which never is inside the project
+			continue // found in PATH, which is never inside the project
 		}
 
 		path := word
@@ -42,7 +42,7 @@ func filesOf(root, dir string, command []string) (all []file) {
 			path = filepath.Join(dir, path)
 		}
 		if with, err := exec.LookPath(path); n == 0 && err == nil {
-			path = with // the extension, on Windows
+			path = with // with the extension, on Windows
 		}
 		real, err := filepath.EvalSymlinks(path)
 		if err == nil {
@@ -51,7 +51,7 @@ func filesOf(root, dir string, command []string) (all []file) {
 			}
 		}
 
-		// By its name in the project too: a link to a program outside may be changed.
+		// Also by its name in the project, since a link to a program outside may be changed.
 		for _, p := range []string{path, real} {
 			if rel, err := filepath.Rel(root, p); err == nil && filepath.IsLocal(rel) {
 				all = append(all, file{filepath.ToSlash(rel), real, root})
@@ -62,8 +62,8 @@ func filesOf(root, dir string, command []string) (all []file) {
 	return all
 }
 
-// unchecked returns the words of a command that name something in the project whose content filesOf
-// does not cover: scripts after its first argument, folders.
+// unchecked returns the words of a command that name something in the project whose content filesOf does not
+// cover: scripts after its first argument, and folders.
 func unchecked(root, dir string, command []string) (words []string) {
 	covered := map[string]bool{}
 	for _, f := range filesOf(root, dir, command) {
@@ -87,8 +87,8 @@ func unchecked(root, dir string, command []string) (words []string) {
 	return words
 }
 
-// read returns the SHA-256 of the content, and why it is not trustworthy, or "". The sum is "" if
-// there is no content.
+// read returns the SHA-256 of the content, and why the file is not trustworthy, or "". The sum is "" if there
+// is no content.
 func (f file) read() (sum, fault string, err error) {
 	if f.path == "" {
 		return "", "", nil
@@ -114,15 +114,14 @@ func (f file) fault(fi fs.FileInfo) string {
 	return fault
 }
 
-// FaultOf returns why the content of a file cannot be trusted, or "": what durable.FaultOf says of
-// the file, or of a folder from the file up to the project's root, since anyone who may write to a
-// folder can replace what is in it.
+// FaultOf returns why the content of a file cannot be trusted, or "": durable.FaultOf for the file, or for a
+// folder from the file up to the project's root, since anyone who may write to a folder can replace what is
+// in it.
 func FaultOf(root, path string, fi fs.FileInfo) string {
 	return cmp.Or(durable.FaultOf(path, fi), foldersFault(root, path))
 }
 
-// foldersFault looks at the folders from a file up to the root, or at its own folder alone if it is
-// outside.
+// foldersFault checks the folders from a file up to the root, or only its own folder if the file is outside.
 func foldersFault(root, path string) string {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		fi, err := os.Stat(dir)
@@ -138,9 +137,9 @@ func foldersFault(root, path string) string {
 	}
 }
 
-// Find returns the path of a command's program. It ignores entries of PATH that are relative or
-// inside the project, so that a checkout cannot replace one of the system's programs. A program
-// with a slash is relative to the project's root.
+// Find returns the path of a command's program. It ignores entries of PATH that are relative or inside the
+// project, so that a checkout cannot replace a program of the system. A program with a slash is relative to
+// the project's root.
 func Find(root, program string) (string, error) {
 	if !process.Bare(program) {
 		if !filepath.IsAbs(program) {
@@ -151,5 +150,5 @@ func Find(root, program string) (string, error) {
 	return process.Look(program, root)
 }
 
-// ErrChanged means that a file which a command names differs from the approved one.
+// ErrChanged means that a file that a command names differs from the approved one.
 var ErrChanged = errors.New("is not what was approved")

@@ -1,9 +1,9 @@
-// Package trust decides whether a project's config may run programs, connect to something or reach
-// outside the project (cmd/deepwork/docs/reference/security.md). A Set is everything of that kind in a config, with the
-// content of the project's files that its commands name. The user grants whole sets, by deepwork
-// trust; a grant for a path is valid until it is revoked.
+// Package trust decides whether a project's config may run programs, connect to something or reach outside
+// the project (cmd/deepwork/docs/reference/security.md). A Set has everything of that kind in a config, with
+// the content of the project's files that its commands name. The user grants whole sets, with deepwork trust;
+// a grant for a path is valid until it is revoked.
 //
-// A grant does not cover what an approved program runs in turn (make, npm), nor the instructions in
+// A grant does not cover the programs that an approved program runs (make, npm), nor the instructions in
 // jobs.
 package trust
 
@@ -27,23 +27,24 @@ import (
 	"deepwork/catalog/config"
 )
 
-// A Set is the approvals that a config asks for, ordered by key.
+// A Set has the approvals that a config asks for, ordered by key.
 type Set []Entry
 
 // An Entry is an element of a Set.
 type Entry struct {
 	Key   string          `json:"key"`   // as in the file: executors.CODEX
 	Value json.RawMessage `json:"value"` // its value in the config, with sorted keys
-	// Files are the files inside the project that its command names, relative to the
-	// root with slashes, and the SHA-256 of each, as hexadecimal digits.
+	// Files are the files inside the project that its command names, by paths relative to the root, with
+	// slashes, and the SHA-256 of each, as hexadecimal digits.
 	Files map[string]string `json:"files,omitempty"`
 
-	// Runs reports that it has commands. Unchecked are the words of them that name something in
-	// the project whose content is not part of the set, as in the file. Neither is stored.
+	// Runs means that the entry has commands. Unchecked are those of their words that name something in the
+	// project whose content is not part of the set, as in the file. Neither field is stored.
 	Runs      bool     `json:"-"`
 	Unchecked []string `json:"-"`
 
-	// Fault is why it cannot be granted: others may write to a file of it. "" means none.
+	// Fault is why the entry cannot be granted, for example because others may write to one of its files. ""
+	// means that it can.
 	Fault string `json:"-"`
 }
 
@@ -101,7 +102,7 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		b.add("attempts.auto_start",
 			map[string]any{"executor": s.Executor, "variant": s.Variant, "max_in_review": s.MaxInReview})
 	}
-	if keep := c.Sessions.KeepEnded; keep > 0 { // it removes sessions
+	if keep := c.Sessions.KeepEnded; keep > 0 { // since it removes sessions
 		b.add("sessions.keep_ended", keep.String())
 	}
 
@@ -141,7 +142,7 @@ func (b *builder) projects(all []config.Project) {
 			repos[r.Name] = map[string]any{"path": r.Path, "copy": r.Copy, "setup": r.Setup}
 		}
 		b.add("projects."+p.Name, repos, commands...)
-		for _, r := range p.Repos { // only in the project's own repository are files compared
+		for _, r := range p.Repos { // files are compared only in the project's own repository
 			if path := r.Path; len(r.Setup) > 0 {
 				if !filepath.IsAbs(path) {
 					path = filepath.Join(b.root, path)
@@ -157,7 +158,7 @@ func (b *builder) projects(all []config.Project) {
 
 type builder struct {
 	root string
-	dir  string // in which commands run
+	dir  string // the folder in which commands run
 	set  Set
 	err  error
 }
@@ -211,8 +212,8 @@ func (s Set) Fault() string {
 	return ""
 }
 
-// A Change is a difference between two sets: an entry that was added, removed or changed. Was is
-// nil if it was added, Is if it was removed.
+// A Change is a difference between two sets: an entry that was added, removed or changed. Was is nil if it
+// was added, Is is nil if it was removed.
 type Change struct{ Was, Is *Entry }
 
 // Changes returns the changes from was to s, by key.
@@ -241,7 +242,8 @@ func (s Set) Changes(was Set) []Change {
 	return all
 }
 
-// Files returns the files in which alone the entries differ, as Word writes them; nil means that they differ in more.
+// Files returns the files that are the only difference between the entries, as Word writes them; nil means
+// that more differs.
 func (c Change) Files() []string {
 	if c.Was == nil || c.Is == nil || !c.Was.sameValue(*c.Is) {
 		return nil
@@ -249,7 +251,7 @@ func (c Change) Files() []string {
 	return differing(c.Was.Files, c.Is.Files)
 }
 
-// differing returns the files that do not have the same sum in both maps, as Word writes them.
+// differing returns the files whose sums differ between the maps, as Word writes them.
 func differing(was, is map[string]string) (names []string) {
 	all := map[string]string{}
 	maps.Copy(all, was)
@@ -263,8 +265,8 @@ func differing(was, is map[string]string) (names []string) {
 
 func (e Entry) sameValue(o Entry) bool { return e.Key == o.Key && bytes.Equal(e.Value, o.Value) }
 
-// Print prints what an entry asks for, with its texts quoted, so that each character is seen for what
-// it is and cannot move the cursor.
+// Print prints what an entry asks for. It quotes texts, so that every character can be recognized and none
+// can move the cursor.
 func (e Entry) Print(w io.Writer, indent string) {
 	if e.Key == config.AgentsKey {
 		fmt.Fprintf(w, "%scoding agents may be started here, with all your rights\n", indent)
@@ -293,15 +295,15 @@ func (e Entry) Print(w io.Writer, indent string) {
 
 var blanks = regexp.MustCompile(` {4,}`)
 
-// Quote quotes a text so that each of its characters is seen for what it is: what is not ASCII is
-// escaped, and of many blanks their number is shown.
+// Quote quotes a text so that every character can be recognized: it escapes what is not ASCII, and shows the
+// number of many spaces.
 func Quote(text string) string {
 	return blanks.ReplaceAllStringFunc(strconv.QuoteToASCII(text), func(run string) string {
 		return fmt.Sprintf(`\x20{%d}`, len(run))
 	})
 }
 
-// Word is Quote without the quotation marks where nothing is escaped.
+// Word is Quote without the quotation marks if nothing is escaped.
 func Word(text string) string {
 	if safe := Quote(text); safe != `"`+text+`"` {
 		return safe
