@@ -17,38 +17,9 @@ import (
 	"deepwork/actor/durable"
 )
 
-// The errors of Locate, in addition to the system's.
-var (
-	ErrOutside    = errors.New("it leads outside the project root")
-	ErrNotRegular = errors.New("it is not a regular file")
-)
-
-// Locate returns the path of a submitted file with its symlinks resolved; root must already be resolved. With
-// ErrNotRegular it also returns what the path leads to.
-func Locate(root, path string) (real string, info fs.FileInfo, err error) {
-	if path == "" {
-		return "", nil, fs.ErrNotExist
-	}
-
-	full := fullPath(root, path)
-	if info := direct(root, full); info != nil {
-		return full, info, nil
-	}
-	if real, err = filepath.EvalSymlinks(full); err != nil {
-		return "", nil, err
-	}
-	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
-		return "", nil, ErrOutside
-	}
-	if info, err = os.Stat(real); err == nil && !info.Mode().IsRegular() {
-		err = ErrNotRegular
-	}
-	return real, info, err
-}
-
-// FilesIn returns the regular files in a submitted folder and the folders below it, sorted, by their paths
-// below the submitted one. real is the folder with symlinks resolved. Links inside are left out. More files
-// than most are an error.
+// FilesIn returns the regular files in a submitted folder and in those below it, sorted, by their paths below the
+// submitted one; real is the folder with symlinks resolved. Links in it are left out. More files than
+// most are an error.
 func FilesIn(real, path string, most int) (files []string, err error) {
 	err = filepath.WalkDir(real, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -65,28 +36,6 @@ func FilesIn(real, path string, most int) (files []string, err error) {
 	})
 	slices.Sort(files)
 	return files, err
-}
-
-// direct returns the regular file at a path below root, or nil if a link or anything else is on the way. It
-// saves most calls from examining each folder above root.
-func direct(root, full string) (info fs.FileInfo) {
-	rel, err := filepath.Rel(root, full)
-	if err != nil || !filepath.IsLocal(rel) {
-		return nil
-	}
-	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
-		if info != nil && !info.IsDir() {
-			return nil
-		}
-		root = filepath.Join(root, name)
-		if info, err = os.Lstat(root); err != nil {
-			return nil
-		}
-	}
-	if !info.Mode().IsRegular() {
-		return nil
-	}
-	return info
 }
 
 // HashFiles returns the hex SHA-256 of each file, by its path as given: relative to root, or
@@ -154,38 +103,11 @@ func (f *openedFile) copyTo(ctx context.Context, w io.Writer, buf []byte) (strin
 
 // openFile opens a submitted file for reading; root must be resolved.
 func openFile(root, path string) (*openedFile, error) {
-	// Check before the file is opened, since opening a device can have effects. OpenRegular checks again,
-	// since another file may have the name by then.
-	real, _, err := Locate(root, path)
+	f, info, err := durable.OpenIn(root, path)
 	if err != nil {
 		return nil, plain(err)
 	}
-	f, info, err := durable.OpenRegular(real, os.O_RDONLY)
-	if _, irregular := errors.AsType[*durable.BadFileError](err); irregular {
-		return nil, ErrNotRegular
-	}
-	if err != nil {
-		return nil, plain(err)
-	}
-	return &openedFile{File: f, size: info.Size(), own: isOwnPath(root, real)}, nil
-}
-
-// ReadFile reads a submitted file of at most most bytes.
-func ReadFile(root, path string, most int64) ([]byte, error) {
-	root, err := filepath.EvalSymlinks(root)
-	if err != nil {
-		return nil, err
-	}
-	f, err := openFile(root, path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		return nil, fmt.Errorf("it has more than %d bytes: divide it", most)
-	}
-	return data, err
+	return &openedFile{File: f, size: info.Size(), own: isOwnPath(root, f.Name())}, nil
 }
 
 // fullPath returns the absolute path of a submitted file.
@@ -207,6 +129,9 @@ func isOwnPath(root, path string) bool {
 // plain returns err without its path, which the message already contains.
 func plain(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*durable.BadFileError](err); ok && e.Err != nil {
 		return e.Err
 	}
 	return err

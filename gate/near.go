@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
+
+	"deepwork/actor/durable"
 )
 
 // maxNames is the number of names of a folder that Near looks at.
@@ -32,7 +34,7 @@ func Near(root, given string) string {
 			continue
 		}
 		if found := near(dir, filepath.ToSlash(rel)); found != "" {
-			if _, _, err := Locate(root, found); err == nil {
+			if _, _, err := durable.Locate(root, found); err == nil {
 				return found
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/durable"
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
@@ -323,15 +324,15 @@ func TestHashFiles(t *testing.T) {
 			abs:        sum,
 			"dir/b.md": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 		})
-	testkit.Equal(t, len(testkit.Get(ReadFile(p.root, "a.md", 1<<20)).Must(t)), 1<<20)
-	testkit.Fails(t, testkit.Get(ReadFile(p.root, "a.md", 1<<20-1)).Err(), "it has more than")
-	testkit.FailsWith(t, testkit.Get(ReadFile(p.root, outside, 9)).Err(), ErrOutside)
-	testkit.Fails(t, testkit.Get(ReadFile(filepath.Join(p.root, "none"), "a.md", 9)).Err(), "none")
+	testkit.Equal(t, len(testkit.Get(durable.ReadIn(p.root, "a.md", 1<<20)).Must(t)), 1<<20)
+	testkit.Fails(t, testkit.Get(durable.ReadIn(p.root, "a.md", 1<<20-1)).Err(), "over the limit of")
+	testkit.FailsWith(t, testkit.Get(durable.ReadIn(p.root, outside, 9)).Err(), durable.ErrOutside)
+	testkit.Fails(t, testkit.Get(durable.ReadIn(filepath.Join(p.root, "none"), "a.md", 9)).Err(), "none")
 
 	for path, want := range map[string]error{
 		"none":  fs.ErrNotExist,
-		"dir":   ErrNotRegular,
-		outside: ErrOutside,
+		"dir":   durable.ErrNotRegular,
+		outside: durable.ErrOutside,
 		"../x":  nil,
 	} {
 		err := testkit.Get(HashFiles(context.Background(), p.root, []string{"a.md", path})).Err()

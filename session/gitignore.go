@@ -15,16 +15,15 @@ import (
 // project's repository (DESIGN "Sessions").
 func Ignored() []string { return []string{"tmp/"} }
 
-// Ignore adds the lines that a .gitignore lacks, with the line breaks of the file. It creates the file and
-// its folder if they are missing, replaces the file atomically, and does not change other lines. A line with
-// a leading slash counts as present. added reports whether a line was added. It blocks for the disk.
-func Ignore(path string, lines []string) (added bool, err error) {
-	// Check first: reading a pipe would block, and a link may lead out of the project.
-	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
-		return false, fmt.Errorf("adding lines to %s: it is %s, not a file", path, durable.Kind(fi.Mode()))
-	}
+// maxIgnore is the maximum size of a .gitignore that is added to.
+const maxIgnore = 1 << 20
 
-	text, err := os.ReadFile(path)
+// Ignore adds the lines that a .gitignore lacks, with the line breaks of the file, and creates the
+// file and its folder if they are missing. It replaces the file atomically. Other lines do not
+// change. A line that is present with a leading slash is not missing. added reports whether a line
+// was added. It blocks for the disk.
+func Ignore(path string, lines []string) (added bool, err error) {
+	text, fi, err := durable.Read(path, maxIgnore)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("adding lines to a .gitignore: %w", err)
 	}
@@ -57,7 +56,7 @@ func Ignore(path string, lines []string) (added bool, err error) {
 	}
 
 	mode := fs.FileMode(0o644)
-	if fi, err := os.Lstat(path); err == nil {
+	if fi != nil {
 		mode = fi.Mode().Perm()
 	}
 	// Replace it, since a hard link may make a file outside of the project the same file.

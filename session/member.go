@@ -86,8 +86,9 @@ func MakeSessions(f *state.Folder, log *slog.Logger) error {
 		return err
 	}
 
-	// A folder that already hides itself from git, as in an attempt's workspace, needs nothing more.
-	if text, err := os.ReadFile(filepath.Join(dir, ".gitignore")); err == nil && string(bytes.TrimSpace(text)) == "*" {
+	// A folder that already hides itself from git, as in an attempt's workspace, needs no more.
+	if text, _, err := durable.Read(filepath.Join(dir, ".gitignore"), 9); err == nil &&
+		string(bytes.TrimSpace(text)) == "*" {
 		return nil
 	}
 	path := filepath.Join(filepath.Dir(dir), ".gitignore")

@@ -298,8 +298,8 @@ func TestRead(t *testing.T) {
 		testkit.Equal(t, (fi != nil), exists)
 		testkit.Contains(t, err.Error(), path)
 	}
-	bad("one that is too long", path, 4, true, "it has 5 bytes, over the limit of 4")
-	bad("a folder", dir, 5, false, "it is a folder, not a file")
+	bad("one that is too long", path, 4, true, "has 5 bytes, over the limit of 4")
+	bad("a folder", dir, 5, false, "is a folder, not a file")
 	_, fi, err = Read(path+"2", 5)
 	testkit.True(t, errors.Is(err, fs.ErrNotExist) && fi == nil, "nothing: %v, %v", fi, err)
 

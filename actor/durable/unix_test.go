@@ -40,6 +40,33 @@ func TestOpenRegularOpensNothingElse(t *testing.T) {
 	testkit.Equal(t, fi.Size(), 1, "%v", fi)
 }
 
+// What lies in a folder that others may have prepared is opened if it is regular, inside and not too large.
+func TestOnlyAFileInsideIsRead(t *testing.T) {
+	dir, out := testkit.Dir(t), filepath.Join(testkit.Dir(t), "secret")
+	must(t, errors.Join(unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600), os.Mkdir(filepath.Join(dir, "sub"), 0o700),
+		os.WriteFile(filepath.Join(dir, "sub", "file"), []byte("12345"), 0o600), os.WriteFile(out, nil, 0o600)))
+	for name, target := range map[string]string{
+		"relative": "sub/file", "absolute": filepath.Join(dir, "sub", "file"), "folder": "sub", "out": out,
+		"up": "../" + filepath.Base(dir) + "/../../etc/passwd", "zero": "/dev/zero", "tee": "pipe",
+		"above": filepath.Dir(out),
+	} {
+		must(t, os.Symlink(target, filepath.Join(dir, name)))
+	}
+
+	for _, name := range []string{"sub/file", "relative", "absolute", "folder/file", filepath.Join(dir, "relative")} {
+		testkit.Equal(t, string(testkit.Get(ReadIn(dir, name, 5)).Must(t)), "12345", name)
+		testkit.FailsWith(t, testkit.Get(ReadIn(dir, name, 4)).Err(), ErrTooLarge, name)
+	}
+	for name, want := range map[string]error{
+		"out": ErrOutside, "zero": ErrOutside, "above/secret": ErrOutside, out: ErrOutside,
+		"pipe": ErrNotRegular, "tee": ErrNotRegular, "sub": ErrNotRegular, "folder": ErrNotRegular,
+		"none": fs.ErrNotExist, "up": fs.ErrNotExist, "": fs.ErrNotExist,
+	} {
+		testkit.FailsWith(t, testkit.Get(ReadIn(dir, name, 5)).Err(), want, name)
+	}
+	testkit.Fails(t, testkit.Get(ReadIn(dir, "out", 5)).Err(), "out cannot be read: it leads out of "+dir+", to "+out)
+}
+
 // A full disk leaves the old file alone, and the error says what to do.
 func TestPutOnAFullDisk(t *testing.T) {
 	path := oldFile(t)

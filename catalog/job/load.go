@@ -5,12 +5,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -34,9 +32,9 @@ func Load(dir string) (*Job, Diagnostics) {
 			Message: fmt.Sprintf("the folder %s cannot be resolved: %v", yamltree.Quote(dir), err),
 		}}
 	}
-	source, fault := jobFile.read(os.Stat, os.OpenFile, filepath.Join(abs, FileName), abs)
-	if fault != nil {
-		return nil, Diagnostics{{File: FileName, Message: fault.message}}
+	source, _, err := durable.ReadLinked(filepath.Join(abs, FileName), MaxBytes)
+	if err != nil {
+		return nil, Diagnostics{{File: FileName, Message: jobFile.fault(err, abs).message}}
 	}
 	return Parse(abs, FileName, source)
 }
@@ -48,74 +46,24 @@ type fileFault struct {
 	err     error // the system's error, or nil
 }
 
-// A fileRule says what a file must be, and the remedy if it is not.
-type fileRule struct {
-	limit               int64
-	missing, large, put string
-}
+// A fileRule says what to do about a file that cannot be read.
+type fileRule struct{ missing, large, put string }
 
 var (
-	jobFile = fileRule{MaxBytes, "write it, or remove the folder",
-		"move long texts to instructions files, or make two jobs of it", "a file"}
-	textFile = fileRule{MaxInstructionsBytes, "write the file, or correct the path in " + FileName,
-		"shorten it, or let it refer to other files", "a text file"}
+	jobFile = fileRule{"write it, or remove the folder",
+		"move long texts to instructions files, or make two jobs of it", "put a file in its place"}
+	textFile = fileRule{"write the file, or correct the path in " + FileName,
+		"shorten it, or let it refer to other files", "put a text file in its place"}
 )
 
-// read reads a regular file. dir is the job's folder, for messages.
-func (rule fileRule) read(
-	stat func(string) (fs.FileInfo, error),
-	open func(string, int, fs.FileMode) (*os.File, error),
-	name, dir string,
-) ([]byte, *fileFault) {
-	// Opening a device can have effects, so the file is checked before, and again afterwards, since it may
-	// have been replaced.
-	info, err := stat(name)
-	if err != nil {
-		return nil, rule.systemFault(err, dir)
-	}
-	if fault := rule.check(info); fault != nil {
-		return nil, fault
+// fault returns why a file of a job's folder could not be read.
+func (rule fileRule) fault(err error, dir string) *fileFault {
+	if bad, ok := errors.AsType[*durable.BadFileError](err); ok {
+		remedy := map[error]string{durable.ErrNotRegular: rule.put, durable.ErrTooLarge: rule.large,
+			durable.ErrOutside: "copy the file into the job's folder"}[bad.Err]
+		return &fileFault{message: bad.Reason + ": " + cmp.Or(remedy, "try again")}
 	}
 
-	f, err := open(name, os.O_RDONLY|follow.NonBlocking, 0)
-	if err != nil {
-		return nil, rule.systemFault(err, dir)
-	}
-	defer f.Close()
-	if info, err = f.Stat(); err != nil {
-		return nil, rule.systemFault(err, dir)
-	}
-	if fault := rule.check(info); fault != nil {
-		return nil, fault
-	}
-
-	// One byte more than the limit shows that the file has grown.
-	data, err := io.ReadAll(io.LimitReader(f, rule.limit+1))
-	if err != nil {
-		return nil, rule.systemFault(err, dir)
-	}
-	if int64(len(data)) > rule.limit {
-		return nil, rule.tooLarge()
-	}
-	return data, nil
-}
-
-func (rule fileRule) check(info fs.FileInfo) *fileFault {
-	if !info.Mode().IsRegular() {
-		return &fileFault{message: fmt.Sprintf("is %s, not a regular file: put %s in its place",
-			durable.Kind(info.Mode().Type()), rule.put)}
-	}
-	if info.Size() > rule.limit {
-		return rule.tooLarge()
-	}
-	return nil
-}
-
-func (rule fileRule) tooLarge() *fileFault {
-	return &fileFault{message: fmt.Sprintf("is larger than %d bytes (1 MiB): %s", rule.limit, rule.large)}
-}
-
-func (rule fileRule) systemFault(err error, dir string) *fileFault {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &fileFault{fmt.Sprintf("does not exist in %s: %s", dir, rule.missing), err}
@@ -127,10 +75,19 @@ func (rule fileRule) systemFault(err error, dir string) *fileFault {
 
 // readInside reads a text file of a job's folder, without its byte order mark.
 func readInside(dir, name string) ([]byte, *fileFault) {
-	data, fault := readResolved(dir, filepath.FromSlash(name))
-	if fault != nil {
-		return nil, fault
+	if name = filepath.FromSlash(name); !filepath.IsLocal(name) {
+		return nil,
+			&fileFault{message: "is not a path inside of the job's folder: write one relative to it, such as " +
+				"steps/draft.md"}
 	}
+	data, err := durable.ReadIn(dir, name, MaxInstructionsBytes)
+	if _, gone := os.Stat(dir); err != nil && errors.Is(gone, fs.ErrNotExist) {
+		return nil, &fileFault{fmt.Sprintf("cannot be read, since its job's folder %s is gone: put it back", dir), err}
+	}
+	if err != nil {
+		return nil, textFile.fault(err, dir)
+	}
+
 	data = bytes.TrimPrefix(data, yamltree.BOM)
 	if at, found := yamltree.NotUTF8(data); found {
 		return nil, &fileFault{message: fmt.Sprintf("is not UTF-8 text (line %d): save the file as UTF-8",
@@ -144,41 +101,8 @@ func readInside(dir, name string) ([]byte, *fileFault) {
 	return data, nil
 }
 
-// readResolved first resolves symlinks, since os.Root refuses absolute ones even if they point inside. Then
-// it opens the result through os.Root, so that a link placed there meanwhile does not lead outside.
-func readResolved(dir, local string) ([]byte, *fileFault) {
-	if !filepath.IsLocal(local) {
-		return nil,
-			&fileFault{message: "is not a path inside of the job's folder: write one relative to it, such as " +
-				"steps/draft.md"}
-	}
-
-	folder, err := filepath.EvalSymlinks(dir)
-	var root *os.Root
-	if err == nil {
-		root, err = os.OpenRoot(folder)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &fileFault{fmt.Sprintf("cannot be read, since its job's folder %s is gone: put it back", dir), err}
-	} else if err != nil {
-		return nil, textFile.systemFault(err, dir)
-	}
-	defer root.Close()
-	resolved, err := filepath.EvalSymlinks(filepath.Join(folder, local))
-	if err != nil {
-		return nil, textFile.systemFault(err, dir)
-	}
-	inside, err := filepath.Rel(folder, resolved)
-	if err != nil || inside == ".." || strings.HasPrefix(inside, ".."+string(filepath.Separator)) {
-		return nil,
-			&fileFault{message: fmt.Sprintf("leads out of the job's folder %s, to %s: copy the file into the folder",
-				dir, resolved)}
-	}
-	return textFile.read(root.Stat, root.OpenFile, inside, dir)
-}
-
-// Unquoted returns the errors in a folder's job.yml. If the file is a link that leads out of the folder, it
-// returns one error that quotes nothing, since the target may be any file of the user.
+// Unquoted returns the errors in the job.yml in a folder; if the file is a link that leads out of the folder, it's one
+// error that quotes nothing, since the file may be anything of the user's.
 func Unquoted(dir string, faults Diagnostics) Diagnostics {
 	if len(faults) == 0 {
 		return faults
@@ -303,7 +227,7 @@ func MissingFiles(j *Job) Diagnostics {
 			d = newDecoder(FileName)
 			d.Open(j.Source)
 		}
-		d.FaultAt(f.at, "%s %s", yamltree.Quote(f.name), textFile.systemFault(fs.ErrNotExist, j.Dir).message)
+		d.FaultAt(f.at, "%s %s", yamltree.Quote(f.name), textFile.fault(fs.ErrNotExist, j.Dir).message)
 	}
 	if d == nil {
 		return nil

@@ -99,10 +99,10 @@ func TestLoadFaults(t *testing.T) {
 		"missing": {func(*testing.T, string) {}, "job.yml: does not exist in "},
 		"folder": {func(t *testing.T, dir string) {
 			write(t, "", dir, FileName, "x")
-		}, "job.yml: is a folder, not a regular file: put a file in its place"},
+		}, "job.yml: is a folder, not a file: put a file in its place"},
 		"large": {func(t *testing.T, dir string) {
 			write(t, strings.Repeat("#", MaxBytes+1), dir, FileName)
-		}, "job.yml: is larger than 1048576 bytes"},
+		}, "job.yml: has 1048577 bytes, over the limit of 1048576: move long texts"},
 		"dangling link": {func(t *testing.T, dir string) {
 			symlink(t, "nowhere", filepath.Join(dir, FileName))
 		}, "job.yml: does not exist in "},
@@ -166,10 +166,10 @@ func TestInstructionsFaults(t *testing.T) {
 			"does not exist in DIR: write the file, or correct the path in job.yml", fs.ErrNotExist},
 		"folder": {func(t *testing.T, dir, file string) {
 			write(t, "", file, "x")
-		}, "is a folder, not a regular file: put a text file in its place", nil},
+		}, "is a folder, not a file: put a text file in its place", nil},
 		"large": {func(t *testing.T, dir, file string) {
 			write(t, strings.Repeat("x", MaxInstructionsBytes+1), file)
-		}, "is larger than 1048576 bytes (1 MiB): shorten it, or let it refer to other files", nil},
+		}, "has 1048577 bytes, over the limit of 1048576: shorten it, or let it refer to other files", nil},
 		"not UTF-8": {func(t *testing.T, dir, file string) {
 			write(t, "one\ntwo\n\xff", file)
 		}, "is not UTF-8 text (line 3): save the file as UTF-8", nil},
@@ -178,16 +178,16 @@ func TestInstructionsFaults(t *testing.T) {
 		}, "is not a text file, it has a NUL byte in line 2: put a text in its place", nil},
 		"link outside": {func(t *testing.T, dir, file string) {
 			symlink(t, write(t, "secret", dir, "..", "secret"), file)
-		}, "leads out of the job's folder DIR, to ", nil},
+		}, "leads out of DIR, to ", nil},
 		"relative link": {func(t *testing.T, dir, file string) {
 			write(t, "secret", dir, "..", "secret")
 			symlink(t, "../../secret", file)
-		}, "leads out of the job's folder DIR, to ", nil},
+		}, "leads out of DIR, to ", nil},
 		"folder link": {func(t *testing.T, dir, file string) {
 			os.Remove(filepath.Dir(file))
 			write(t, "secret", dir, "..", "out", "draft.md")
 			symlink(t, "../out", filepath.Dir(file))
-		}, "leads out of the job's folder DIR, to ", nil},
+		}, "leads out of DIR, to ", nil},
 		"dangling link": {func(t *testing.T, dir, file string) {
 			symlink(t, "nowhere", file)
 		}, "does not exist in DIR", fs.ErrNotExist},
@@ -307,7 +307,7 @@ func TestCheckFiles(t *testing.T) {
 		nothing("job.yml:53:11", "hooks.after_agent"),
 		nothing("job.yml:55:11", "hooks.before_tool"),
 		nothing("job.yml:57:11", "hooks.before_prompt"),
-		`job.yml:57:11: warning: steps[1].hooks.before_prompt[0]: "hooks/tone.md" is a folder, not a regular file: ` +
+		`job.yml:57:11: warning: steps[1].hooks.before_prompt[0]: "hooks/tone.md" is a folder, not a file: ` +
 			`put a text file in its place`,
 		nothing("job.yml:59:9", "stop_hooks"),
 		`job.yml:76:24: steps[3].instructions_file: "steps/check_style.md" is not UTF-8 text (line 1): save the ` +

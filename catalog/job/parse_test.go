@@ -432,6 +432,27 @@ func TestConvertRefuses(t *testing.T) {
 	}
 }
 
+// What a link in the place of a file leads to is not copied.
+func TestAConversionCopiesNoOtherFile(t *testing.T) {
+	source := string(earlier(t, "0.1 to 0.6"))
+	made, secret := testkit.Get(Convert("", []byte(source))).Must(t), filepath.Join(t.TempDir(), "secret")
+	testkit.Write(t, secret, source)
+	for _, name := range []string{"CHANGELOG.md", BeforeName} {
+		dir := t.TempDir()
+		write(t, source, dir, FileName)
+		symlink(t, secret, filepath.Join(dir, name))
+		before, err := made.Write(dir)
+		testkit.True(t, (err != nil) == (name != BeforeName), "%s: %v", name, err)
+		testkit.True(t, before != filepath.Join(dir, BeforeName) || name != BeforeName, "the old file is a link")
+		testkit.True(t, isLink(filepath.Join(dir, name)), "%s was replaced", name)
+	}
+}
+
+func isLink(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.Mode()&os.ModeSymlink != 0
+}
+
 // A conversion that was killed at any point can be made again, and nothing of the old files is lost.
 func TestWriteConversion(t *testing.T) {
 	source := string(earlier(t, "0.1 to 0.6"))

@@ -29,7 +29,7 @@ func (c *Conversion) Write(dir string) (before string, err error) {
 		return "", fmt.Errorf("%s is %s, not a file: convert the job in the folder where the file is", file,
 			durable.Kind(info.Mode()))
 	}
-	if now, err := os.ReadFile(file); err != nil {
+	if now, _, err := durable.Read(file, MaxBytes); err != nil {
 		return "", err
 	} else if !bytes.Equal(now, c.Before) {
 		return "", fmt.Errorf("%s has changed in the meantime: convert it again", file)
@@ -41,7 +41,7 @@ func (c *Conversion) Write(dir string) (before string, err error) {
 
 	before = filepath.Join(dir, BeforeName)
 	for n := 2; ; n++ {
-		kept, err := os.ReadFile(before)
+		kept, _, err := durable.Read(before, MaxBytes)
 		if errors.Is(err, fs.ErrNotExist) {
 			if err := put(before, c.Before); err != nil {
 				return "", err
@@ -62,9 +62,12 @@ func (c *Conversion) Write(dir string) (before string, err error) {
 	return before, put(file, c.Source)
 }
 
-// writeChangelog writes the changelog, at the end of an existing one, unless that already contains it.
+// maxChangelog is the maximum size of a changelog that is added to.
+const maxChangelog = 16 << 20
+
+// writeChangelog writes the changelog, at the end of one that exists, unless it has it already.
 func (c *Conversion) writeChangelog(file string, put func(string, []byte) error) error {
-	there, err := os.ReadFile(file)
+	there, _, err := durable.Read(file, maxChangelog)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return put(file, []byte(c.Changelog))

@@ -221,7 +221,7 @@ func TestRulesOfTexts(t *testing.T) {
 		dir := t.TempDir()
 		write(t, "#"+strings.Repeat("x", MaxBytes-1+n), dir, FileName)
 		_, faults := Load(dir)
-		testkit.Equal(t, strings.Contains(faults.Error(), "is larger than"), n == 1, "%.200s", faults.Error())
+		testkit.Equal(t, strings.Contains(faults.Error(), "over the limit"), n == 1, "%.200s", faults.Error())
 	}
 
 	// A circle of many steps is shortened in its middle.

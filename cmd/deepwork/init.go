@@ -21,6 +21,7 @@ import (
 	"deepwork/cmd/deepwork/clients"
 	"deepwork/cmd/deepwork/library"
 	"deepwork/cmd/deepwork/plugin"
+	"deepwork/cmd/deepwork/validate"
 	"deepwork/session"
 	"deepwork/session/show"
 	"deepwork/session/state"
@@ -323,7 +324,7 @@ func (p *preparation) layOutConfig(file string) (string, error) {
 		return done, err
 	}
 
-	text, err := os.ReadFile(file)
+	text, err := validate.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
@@ -344,7 +345,7 @@ func (p *preparation) layOutConfig(file string) (string, error) {
 // layOutSchema keeps an existing schema, which a person may have changed, and says if it differs from this binary's.
 func (a *app) layOutSchema(file string) (string, error) {
 	done, err := clients.Create(file, job.Schema())
-	if there, rerr := os.ReadFile(file); err == nil && rerr == nil && !bytes.Equal(there, job.Schema()) {
+	if there, rerr := validate.ReadFile(file); err == nil && rerr == nil && !bytes.Equal(there, job.Schema()) {
 		done += "*"
 		fmt.Fprintf(a.err, "deepwork: %s is not that of this version, or was changed; to renew it, remove it and run "+
 			"init again\n", inline(a.display(filepath.Dir(filepath.Dir(file)), file)))

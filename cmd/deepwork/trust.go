@@ -166,7 +166,7 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 		return err
 	}
 
-	text, _ := os.ReadFile(file) // only for line numbers; it was read before
+	text, _ := validate.ReadFile(file) // only for line numbers; it was read before
 	a.showSet(folder.Root, file, slices.Concat(set, checks), config.Places(text))
 	a.showOwn(ctx, folder.Root)
 	fault := slices.Concat(set, checks).Fault()

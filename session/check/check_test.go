@@ -2,11 +2,14 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,6 +178,55 @@ func TestProtectedFilesThatGitIgnores(t *testing.T) {
 		}
 		testkit.Write(t, filepath.Join(repo, ".gitignore"), "# comment\n*.log\n")
 		testkit.Write(t, filepath.Join(repo, ".git", "info", "exclude"), "")
+	}
+}
+
+// The rules of a file that is not the repository's are not kept as they are, since it may be any of the user's; and a
+// pipe or a device in the place of one ends.
+func TestRulesOfOtherFilesAreNotCopied(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("it has no pipes in folders")
+	}
+	secret := filepath.Join(testkit.Dir(t), "secret")
+	testkit.Write(t, secret, "*.password\n")
+	protect := func(repo string) (*machine.Protected, error) {
+		return Protect(t.Context(), repo, []job.StepCheck{{Protect: []string{"d0/**"}}})
+	}
+	for _, lead := range []func(repo string){
+		func(repo string) { testkit.Git(t, repo, "config", "core.excludesFile", secret) },
+		func(repo string) {
+			exclude := filepath.Join(repo, ".git", "info", "exclude")
+			testkit.Must(t, errors.Join(os.MkdirAll(filepath.Dir(exclude), 0o755),
+				os.RemoveAll(exclude), os.Symlink(secret, exclude)))
+		},
+		func(repo string) { testkit.Must(t, os.Symlink(secret, filepath.Join(repo, "d0", ".gitignore"))) },
+	} {
+		repo := repository(t, 1)
+		lead(repo)
+		was := testkit.Get(protect(repo)).Must(t)
+		testkit.True(t, !strings.Contains(fmt.Sprint(was.Ignored), "password"), "%q", was.Ignored)
+		testkit.Write(t, filepath.Join(repo, "d0", "mine.password"), "")
+		if _, err := os.Lstat(filepath.Join(repo, "d0", ".gitignore")); err != nil { // git follows no link there
+			testkit.Same(t, testkit.Get(Changed(t.Context(), repo, was)).Must(t), nil, "it was ignored before")
+		}
+	}
+
+	for name, lead := range map[string]func(repo string) string{
+		"config": func(repo string) string {
+			testkit.Git(t, repo, "config", "core.excludesFile", filepath.Join(repo, ".git", "pipe"))
+			return ".git/pipe"
+		},
+		"tree": func(string) string { return "d0/.gitignore" },
+	} {
+		repo := repository(t, 1)
+		pipe := lead(repo)
+		testkit.Must(t, exec.Command("mkfifo", filepath.Join(repo, pipe)).Run())
+		testkit.Fails(t, testkit.Get(protect(repo)).Err(), pipe+", which is a named pipe: remove it", name)
+	}
+	for _, device := range []string{"/dev/zero", "/dev/stdin", os.DevNull} {
+		repo := repository(t, 1)
+		testkit.Git(t, repo, "config", "core.excludesFile", device)
+		testkit.Must(t, testkit.Get(protect(repo)).Err())
 	}
 }
 

@@ -8,7 +8,6 @@
 package check
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,6 +22,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/durable"
 	"deepwork/actor/xslices"
 	"deepwork/catalog/job"
 	"deepwork/gate"
@@ -196,6 +196,7 @@ func (c *Content) differs(i int, was *Content) (names []string) {
 const (
 	maxProtected = 5000
 	maxRules     = 5000
+	maxRulesFile = 1 << 20
 )
 
 // Protect returns the current state of the files that checks protect, or nil if they protect none.
@@ -306,8 +307,18 @@ func (t *tree) changed(ctx context.Context, was *machine.Protected) (all []chang
 	return all, nil
 }
 
-// rules returns the rules by which git ignores files: each file and its text. Rules from other places than a
-// .gitignore count as one.
+// ruleOf returns how a rule is kept. Only the hash is of one that is not of a .gitignore: its file may be any of the
+// user's, to which the repository's config or a link leads.
+func ruleOf(source, text string) string {
+	if source == "" {
+		sum := sha256.Sum256([]byte(text))
+		text = hex.EncodeToString(sum[:8])
+	}
+	return source + "\t" + text
+}
+
+// rules returns the rules by which git ignores files, as ruleOf does. Those that are not of a .gitignore count
+// together.
 func (t *tree) rules(ctx context.Context) (all []string, err error) {
 	out, err := git.Output(ctx, git.Command{
 		Dir:   t.root,
@@ -344,16 +355,19 @@ func (t *tree) rules(ctx context.Context) (all []string, err error) {
 	}
 
 	for file, source := range files {
-		f, err := os.Open(file)
+		read := durable.Read // git follows no link to a .gitignore
+		if source == "" {
+			read = durable.ReadLinked
+		}
+		data, _, err := read(file, maxRulesFile)
 		if err != nil {
 			continue // a missing file ignores nothing
 		}
-		for lines := bufio.NewScanner(f); lines.Scan() && len(all) < maxRules; {
-			if text := strings.TrimRight(lines.Text(), " \r"); text != "" && text[0] != '#' {
-				all = append(all, source+"\t"+text)
+		for line := range strings.Lines(string(data)) {
+			if text := strings.TrimRight(line, " \r\n"); text != "" && text[0] != '#' && len(all) < maxRules {
+				all = append(all, ruleOf(source, text))
 			}
 		}
-		f.Close()
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil
@@ -396,7 +410,10 @@ func (t *tree) hidden(ctx context.Context, was *machine.Protected) (names []stri
 		folder := strings.TrimPrefix(path.Dir(source)+"/", prefix)
 		tools := source != "" && folder != "./" && strings.HasPrefix(name, folder) &&
 			!slices.ContainsFunc(was.Files, func(f machine.FileHash) bool { return strings.HasPrefix(f.Path, folder) })
-		if _, old := slices.BinarySearch(was.Ignored, source+"\t"+strings.TrimRight(rule, " ")); !old && !tools {
+		rule = strings.TrimRight(rule, " ")
+		old := slices.Contains(was.Ignored, ruleOf(source, rule)) ||
+			slices.Contains(was.Ignored, source+"\t"+rule) // kept so by earlier versions
+		if !old && !tools {
 			names = append(names, name)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/job"
 	"deepwork/session/git"
 )
@@ -188,7 +189,7 @@ func fileID(ctx context.Context, path string, h hash.Hash) (string, error) {
 		return fmt.Sprintf("%s %d %d", mode, info.Size(), info.ModTime().UnixNano()), nil
 	}
 
-	f, err := os.Open(path)
+	f, _, err := durable.OpenRegular(path, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}

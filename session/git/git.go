@@ -231,6 +231,14 @@ func once(ctx context.Context, c Command, overrides []string) (process.Result, e
 			env = append(env, name+"="+value)
 		}
 	}
+
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer time.AfterFunc(pipePatience, func() {
+		if pipe := pipeOf(ctx, c); pipe != "" {
+			end(fmt.Errorf("it waits for %s, which is a named pipe: remove it", pipe))
+		}
+	}).Stop()
 	r, err := process.Run(ctx, process.Spec{
 		Command: append(command, alone(c.Args)...), Dir: c.Dir, Env: append(env, c.Env...),
 		Stdin: c.Stdin, StdoutLimit: c.Limit, Tidy: true,

@@ -262,6 +262,38 @@ func scopesOf(ctx context.Context, c Command) (*scopes, error) {
 	return readScopes(string(r.Stdout), c.Filters), nil
 }
 
+// pipePatience is how long a command may take before it is looked for a pipe that it waits for.
+const pipePatience = 2 * time.Second
+
+// pipeOf returns a named pipe in the place of a file in which a command looks for what to ignore or for attributes: git
+// waits for it forever.
+func pipeOf(ctx context.Context, c Command) (found string) {
+	if slices.Contains([]string{"config", "rev-parse", "version"}, c.Args[0]) {
+		return "" // they read no such file
+	}
+
+	for _, args := range [][]string{{"rev-parse", "--git-path", "info/exclude"},
+		{"rev-parse", "--git-path", "info/attributes"}, {"config", "--path", "core.excludesFile"},
+		{"config", "--path", "core.attributesFile"}} {
+		r, _ := once(ctx, Command{Dir: c.Dir, GitDir: c.GitDir, WorkTree: c.WorkTree, Args: args}, nil)
+		name := strings.TrimRight(string(r.Stdout), "\r\n")
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(c.Dir, name)
+		}
+		if fi, err := os.Stat(name); err == nil && fi.Mode().Type() == fs.ModeNamedPipe {
+			return name
+		}
+	}
+	_ = filepath.WalkDir(cmp.Or(c.WorkTree, c.Dir), func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type() == fs.ModeNamedPipe && strings.HasPrefix(d.Name(), ".git") {
+			found = name
+			return fs.SkipAll
+		}
+		return ctx.Err()
+	})
+	return found
+}
+
 // instead returns what overrides a setting that names a program, or nil for other settings.
 func instead(name string) *string {
 	for i, pattern := range patterns() {

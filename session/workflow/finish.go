@@ -408,11 +408,7 @@ func lists(
 
 // readList reads the file of a list of items. Its size is checked when it is parsed.
 func readList(root, output, path string) ([]byte, error) {
-	real, _, err := gate.Locate(root, path)
-	if err != nil {
-		return nil, fmt.Errorf("reading output '%s': %w", output, err)
-	}
-	data, _, err := durable.Read(real, machine.ListBytes)
+	data, err := durable.ReadIn(root, path, machine.ListBytes)
 	if err != nil {
 		return nil, session.Wrong(codes.BadList,
 			"Output '%s' is the list of items of a later entry, and cannot be read: %v.", output, err).With("output",
@@ -435,7 +431,7 @@ func (a *sessionActor) lost(except string) (lost []string) {
 
 		for _, o := range p.Value.Outputs {
 			for _, path := range o.Value.Paths {
-				if _, info, err := gate.Locate(root, path); err != nil && (info == nil || !info.IsDir()) {
+				if _, info, err := durable.Locate(root, path); err != nil && (info == nil || !info.IsDir()) {
 					lost = append(lost, fmt.Sprintf("'%s' (output '%s' of step '%s')", path, o.Key, p.Key))
 				}
 			}

@@ -18,9 +18,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
-	"deepwork/gate"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -164,7 +164,7 @@ func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room i
 		size, err = sizeOf(root, f.Path)
 	}
 	if err == nil && size <= most {
-		data, err = gate.ReadFile(root, f.Path, most)
+		data, err = durable.ReadIn(root, f.Path, most)
 	}
 	switch {
 	case err != nil:
@@ -192,7 +192,7 @@ func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room i
 func seen(text string) string { return strings.ReplaceAll(text, "\x1b", `\u001b`) }
 
 func sizeOf(root, path string) (int64, error) {
-	_, info, err := gate.Locate(root, path)
+	_, info, err := durable.Locate(root, path)
 	if err != nil {
 		return 0, err
 	}

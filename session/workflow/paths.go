@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
@@ -64,7 +65,7 @@ const maxFolder = 1000
 
 // filesOf returns the files that a submitted path refers to. kind is Output or Input.
 func filesOf(root, kind, name string, of job.OutputType, path string) ([]string, error) {
-	real, info, _ := gate.Locate(root, path)
+	real, info, _ := durable.Locate(root, path)
 	if of != job.FilePath || info == nil || !info.IsDir() {
 		return []string{path}, checkPath(root, kind, name, path)
 	}
@@ -118,18 +119,18 @@ func checkPath(root, kind, name, path string) error {
 				"relative to the project root.", jsontext.Clip(path, 100))
 	}
 
-	_, info, err := gate.Locate(root, path)
+	_, info, err := durable.Locate(root, path)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrPermission):
 		return refuse(codes.FileUnreadable, "'%s' cannot be reached: permission denied.", path)
-	case errors.Is(err, gate.ErrOutside):
+	case errors.Is(err, durable.ErrOutside):
 		return refuse(codes.OutsideProject, "'%s' leads outside the project root (%s). Put the file inside it.",
 			path, root)
-	case errors.Is(err, gate.ErrNotRegular) && info.IsDir():
+	case errors.Is(err, durable.ErrNotRegular) && info.IsDir():
 		return refuse(codes.NotAFile, "'%s' is a directory. Give the path of each file in it.", path)
-	case errors.Is(err, gate.ErrNotRegular):
+	case errors.Is(err, durable.ErrNotRegular):
 		return refuse(codes.NotAFile, "'%s' is not a regular file.", path)
 	case leaves(root, path):
 		return refuse(codes.FileNotFound,
@@ -284,7 +285,7 @@ func misfits(
 				return "", ctx.Err()
 			}
 
-			data, err := gate.ReadFile(root, path, maxChecked)
+			data, err := durable.ReadIn(root, path, maxChecked)
 			if sum := sha256.Sum256(data); err == nil && hex.EncodeToString(sum[:]) != hashes[path] {
 				return "", fmt.Errorf("'%s' was changed while it was read", path)
 			}

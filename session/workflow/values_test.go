@@ -594,7 +594,7 @@ func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
 		p.write(".deepwork/jobs/alpha/schemas/report.json", `{}`)
 		p.format2("{name: report, description: Any report, type: file_path}", "outputs: {report: {}}")
 		says(t, p.finish(c, report(`"list.json"`, "")), machine.NeedsWork, "[] is an array; expected an object (type)")
-		says(t, p.finish(c, report(`"huge.json"`, "")), machine.NeedsWork, "it has more than 10485760 bytes")
+		says(t, p.finish(c, report(`"huge.json"`, "")), machine.NeedsWork, "bytes, over the limit of 10485760")
 		says(t, p.finish(c, report(`"object.json"`, "")), machine.NextStep)
 	}
 	p := newProject(t).alpha("[one, {workflow: inner}]\n  - {name: inner, summary: i, steps: [two]}",

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -42,7 +43,7 @@ func conflictsOf(repo attempt.AttemptRepo) (all []conflictFile) {
 	for i, path := range repo.Conflicts {
 		f := conflictFile{Path: path}
 		if i < maxConflictFiles {
-			if file, _, err := openFile(repo.WorktreePath, path); err == nil { // else one side has deleted it
+			if file, _, err := durable.OpenIn(repo.WorktreePath, path); err == nil { // else one side has deleted it
 				text, _ := io.ReadAll(io.LimitReader(file, maxConflicted)) // what can be read is shown
 				file.Close()
 				f.Parts = conflictsIn(path, string(text))

@@ -7,13 +7,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"html/template"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -194,14 +194,9 @@ func (s *Site) handedImage(r *http.Request) ([]byte, error) {
 	if err != nil || !slices.Contains(q.Files, machine.FileHash{Path: asked.Get("path"), SHA256: asked.Get("sha256")}) {
 		return nil, missing
 	}
-	file, _, err := openFile(p.State.RootOf(p.Root, asked.Get("step")), asked.Get("path"))
+	data, err := durable.ReadIn(p.State.RootOf(p.Root, asked.Get("step")), asked.Get("path"), workflow.MaxHandedImage)
 	if err != nil {
 		return nil, session.NotNow(codes.UnreadableOutput, "The file cannot be read now: %v.", err)
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, workflow.MaxHandedImage+1))
-	if err != nil {
-		return nil, err
 	}
 	sum := sha256.Sum256(data)
 	if hex.EncodeToString(sum[:]) != asked.Get("sha256") || workflow.ImageType(data) == "" {

@@ -4,14 +4,12 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"unicode/utf8"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/jsontext"
-	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/codes"
@@ -148,7 +146,7 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	if p.State == nil || !delivered(p, path) {
 		return nil, session.Wrong(codes.UnknownOutput, "Session %s has delivered no file %q.", p.ID, path)
 	}
-	file, fi, err := openFile(p.State.RootOf(p.Root, r.URL.Query().Get("step")), path)
+	file, fi, err := durable.OpenIn(p.State.RootOf(p.Root, r.URL.Query().Get("step")), path)
 	if err != nil {
 		return nil, session.NotNow(codes.UnreadableOutput, "The file cannot be read now: %v.", err)
 	}
@@ -166,23 +164,6 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 		v.Text = show.Exact(string(data))
 	}
 	return &shown{view: "output", title: path, data: v, topics: []string{store.SessionChanged + ":" + p.ID}}, nil
-}
-
-// openFile opens a regular file in a folder by its path as an agent gave it, which may have links in it.
-func openFile(root, path string) (*os.File, os.FileInfo, error) {
-	folder, err := filepath.EvalSymlinks(root)
-	if err != nil {
-		return nil, nil, err
-	}
-	real, fi, err := gate.Locate(folder, path) // opening a pipe would wait
-	if err != nil {
-		return nil, nil, err
-	}
-	if real, err = filepath.Rel(folder, real); err != nil {
-		return nil, nil, err
-	}
-	file, err := os.OpenInRoot(folder, real)
-	return file, fi, err
 }
 
 // delivered reports whether a session has an output of this path, in a step or in a review.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/session"
@@ -48,7 +49,7 @@ func (s *Site) trust(ctx context.Context, who session.Caller, _ *http.Request) (
 		p.Waiting, p.Denied, p.Fault, p.Changed = true, a.Withheld.Denied, a.Withheld.Fault, a.Withheld.Changed
 	}
 	file := filepath.Join(s.Root, p.File)
-	text, err := os.ReadFile(file)
+	text, err := durable.ReadIn(s.Root, file, config.MaxBytes)
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}

@@ -7,9 +7,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"io"
-	"os"
 	"time"
+
+	"deepwork/actor/durable"
 )
 
 const (
@@ -260,28 +260,11 @@ func (p Path) Read(limit int64) ([]byte, Stamp, error) {
 		return nil, before, ErrMoving
 	}
 
-	f, err := os.OpenFile(string(p), os.O_RDONLY|NonBlocking, 0)
-	if err != nil {
-		if p.Stat() != before {
-			return nil, before, ErrMoving
-		}
-		return nil, before, err
-	}
-	defer f.Close()
-
-	// One byte more than expected shows that the file has grown.
-	data := make([]byte, before.Size+1)
-	n, err := io.ReadFull(f, data)
-	switch {
-	case err == nil || p.Stat() != before:
-		return nil, before, ErrMoving
-	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, before, err
-	case int64(n) != before.Size:
+	data, _, err := durable.ReadLinked(string(p), limit)
+	if p.Stat() != before || err == nil && int64(len(data)) != before.Size {
 		return nil, before, ErrMoving
 	}
-
-	return data[:n:n], before, nil
+	return data, before, err
 }
 
 // unchanged reports whether the file now has this stamp and a content with this SHA-256, which it reads. It

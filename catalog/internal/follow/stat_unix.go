@@ -8,9 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NonBlocking keeps an open of a pipe from waiting for its writer.
-const NonBlocking = unix.O_NONBLOCK
-
 func stat(path string) Stamp {
 	var st unix.Stat_t
 	for {

@@ -7,9 +7,6 @@ import (
 	"syscall"
 )
 
-// NonBlocking is needed only where named pipes are in the file system.
-const NonBlocking = 0
-
 func stat(path string) Stamp {
 	fi, err := os.Stat(path)
 	if err != nil {

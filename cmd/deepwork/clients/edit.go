@@ -30,6 +30,9 @@ const (
 	Replaced = "replaced"
 )
 
+// MaxFile is the maximum size of a client's config in a project.
+const MaxFile = 16 << 20
+
 // Create writes a file, and creates the folders above it. It does not replace an existing file.
 func Create(path string, data []byte) (done string, err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -87,7 +90,7 @@ func AddTo(root, file string, e Entry, replace bool) (done string, err error) {
 		return "", leftAlone("it is not a regular file that can be written")
 	}
 
-	there, err := os.ReadFile(file)
+	there, err := durable.ReadIn(root, file, MaxFile)
 	if err != nil {
 		return "", leftAlone("it cannot be read: %v", err)
 	}

@@ -32,9 +32,10 @@ func Installed(root string) bool {
 	home, _ := os.UserHomeDir()
 	own := cmp.Or(os.Getenv("CLAUDE_CONFIG_DIR"), filepath.Join(home, ".claude"))
 	on := false
-	for _, file := range []string{filepath.Join(own, "settings.json"), filepath.Join(root, ".claude", "settings.json"),
-		filepath.Join(root, ".claude", "settings.local.json")} {
-		text, _ := os.ReadFile(file)
+	users, _, _ := durable.ReadLinked(filepath.Join(own, "settings.json"), clients.MaxFile)
+	projects, _ := durable.ReadIn(root, ".claude/settings.json", clients.MaxFile)
+	local, _ := durable.ReadIn(root, ".claude/settings.local.json", clients.MaxFile)
+	for _, text := range [][]byte{users, projects, local} {
 		var settings struct {
 			EnabledPlugins map[string]json.RawMessage `json:"enabledPlugins"`
 		}
@@ -82,7 +83,7 @@ func Install(root string, report func(path, done string, err error)) {
 		report(target, done, err)
 	}
 	settings := filepath.Join(root, ".claude", "settings.json")
-	if text, _ := os.ReadFile(settings); strings.Contains(string(text), hookCommand) {
+	if text, _ := durable.ReadIn(root, settings, clients.MaxFile); strings.Contains(string(text), hookCommand) {
 		report(settings, clients.Kept, nil)
 		return
 	}

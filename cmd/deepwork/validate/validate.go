@@ -177,7 +177,7 @@ func Summary(checks []*Check) (text string, faults int) {
 
 // checkConfig validates the config.yml of a project. It returns nil if the project has no config.
 func checkConfig(root, file string) *Check {
-	source, err := readFile(file)
+	source, err := ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -194,7 +194,7 @@ func checkConfig(root, file string) *Check {
 
 // Config reads a project's config file. It returns the defaults if the project has no config.
 func Config(file string) (*config.Config, error) {
-	source, err := readFile(file)
+	source, err := ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return config.Default(), nil
 	}
@@ -212,24 +212,14 @@ func Config(file string) (*config.Config, error) {
 	return c, nil
 }
 
-// readFile reads the file .deepwork/NAME of a project. It refuses a link that leads out of the
+// ReadFile reads the file .deepwork/NAME of a project. It refuses a link that leads out of the
 // project, since messages quote what is wrong in the file.
-func readFile(file string) ([]byte, error) {
-	if err := durable.Inside(filepath.Dir(filepath.Dir(file)), file); err != nil {
+func ReadFile(file string) ([]byte, error) {
+	root := filepath.Dir(filepath.Dir(file))
+	if err := durable.Inside(root, file); err != nil {
 		return nil, err
 	}
-
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular(): // reading a FIFO would block
-		return nil, errors.New("it is not a regular file")
-	case info.Size() > config.MaxBytes:
-		return nil, fmt.Errorf("it has %d bytes, more than the %d that are read", info.Size(), config.MaxBytes)
-	}
-
-	return os.ReadFile(file)
+	return durable.ReadIn(root, filepath.Join(".deepwork", filepath.Base(file)), config.MaxBytes)
 }
 
 // scanTarget validates a job's folder, its job.yml, or a folder of jobs.
@@ -372,6 +362,9 @@ func findDuplicates(checks []*Check) {
 func Reason(err error) string {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()
+	}
+	if p, ok := errors.AsType[*durable.BadFileError](err); ok {
+		return "it " + p.Reason
 	}
 	return err.Error()
 }

@@ -81,7 +81,7 @@ func TestConfigOfAProject(t *testing.T) {
 	_, err := Config(file)
 	testkit.True(t, err != nil && !strings.Contains(err.Error(), "\x1b"), "a fault is told as %q", err)
 	testkit.Must(t, errors.Join(os.Remove(file), os.Mkdir(file, 0o700)))
-	testkit.Fails(t, testkit.Get(Config(file)).Err(), "not a regular file")
+	testkit.Fails(t, testkit.Get(Config(file)).Err(), "it is a folder, not a file")
 }
 
 func TestSame(t *testing.T) {

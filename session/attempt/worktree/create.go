@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/durable"
 	"deepwork/actor/process"
 	"deepwork/actor/xslices"
 	"deepwork/session"
@@ -402,15 +403,11 @@ func (c *copier) link(source, dest string) error {
 }
 
 func (c *copier) file(source, dest string) error {
-	in, err := c.from.Open(source)
+	in, info, err := durable.OpenRegularIn(c.from, source, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
 
 	if err := c.to.Remove(dest); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

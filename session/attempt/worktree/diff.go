@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/durable"
 	"deepwork/actor/process"
 	"deepwork/actor/xslices"
 	"deepwork/session/git"
@@ -137,7 +138,7 @@ func assumeUnchanged(ctx context.Context, c git.Command, files []string) error {
 }
 
 func readable(path string) bool {
-	f, err := os.Open(path)
+	f, _, err := durable.OpenRegular(path, os.O_RDONLY)
 	if err != nil {
 		return false
 	}
@@ -145,8 +146,11 @@ func readable(path string) bool {
 	return true
 }
 
-// copyIndex copies the index of a worktree to that of a command, with its time, from which git infers which
-// files may have changed just after the index was written. If there is no index, it makes one from head.
+// maxIndex is the maximum size of an index in bytes: some ten million files.
+const maxIndex = 1 << 30
+
+// copyIndex copies the index of a worktree to that of a command, with its time, from which git infers which files may
+// have changed just after it was written. Without an index it makes that of head.
 func copyIndex(ctx context.Context, to git.Command, admin, head string) error {
 	info, err := os.Stat(filepath.Join(admin, "index")) // taken before the copy: an older time is safer
 	if admin == "" || errors.Is(err, fs.ErrNotExist) {
@@ -159,7 +163,7 @@ func copyIndex(ctx context.Context, to git.Command, admin, head string) error {
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(filepath.Join(admin, "index"))
+	data, _, err := durable.Read(filepath.Join(admin, "index"), maxIndex)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/durable"
 	"deepwork/session/git"
 )
 
@@ -360,22 +361,28 @@ func (s *source) stagedCommit(ctx context.Context, tree string) (string, error) 
 	return git.Line(ctx, c)
 }
 
-// inDanger lists the commits that no ref except the attempt's rescue refs reaches once the worktree is gone:
-// its detached HEAD, detached commits that it has left, those of a merge, cherry-pick or autostash in
-// progress, and its private refs.
+// maxReflog is the maximum size of the log of a worktree's HEAD in bytes: some million commits.
+const maxReflog = 256 << 20
+
+// inDanger lists the commits that no ref reaches once the worktree is gone, apart from the rescue
+// refs of this attempt: its detached HEAD, detached commits that it has left, those of a merge,
+// cherry-pick or autostash in progress, and its private refs.
 func (s *source) inDanger(ctx context.Context, attempt string) ([]string, error) {
 	if s.admin == "" {
 		return nil, nil
 	}
 
 	ids := []string{s.head}
-	log, _ := os.ReadFile(filepath.Join(s.admin, "logs", "HEAD")) // there may be no log
+	log, _, err := durable.Read(filepath.Join(s.admin, "logs", "HEAD"), maxReflog)
+	if err != nil && !missing(err) {
+		return nil, err
+	}
 	for _, left := range leftBehind.FindAllSubmatch(log, -1) {
 		ids = append(ids, string(left[1]))
 	}
 	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "MERGE_AUTOSTASH", "rebase-merge/autostash",
 		"rebase-apply/autostash"} {
-		data, err := os.ReadFile(filepath.Join(s.admin, filepath.FromSlash(name)))
+		data, _, err := durable.Read(filepath.Join(s.admin, filepath.FromSlash(name)), maxGitFile)
 		if err != nil && !missing(err) {
 			return nil, err
 		}

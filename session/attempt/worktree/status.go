@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"deepwork/actor/durable"
 	"deepwork/session"
 	"deepwork/session/git"
 )
@@ -267,7 +267,7 @@ func (e *record) checkoutsOf(ctx context.Context, branch string) (out []checkout
 			continue
 		}
 		for _, name := range []string{"rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START"} {
-			data, _ := os.ReadFile(filepath.Join(c.admin, filepath.FromSlash(name))) // usually missing
+			data, _, _ := durable.Read(filepath.Join(c.admin, filepath.FromSlash(name)), maxGitFile) // usually missing
 			on = on || strings.TrimPrefix(strings.TrimSpace(string(data)), "refs/heads/") == branch
 		}
 		// git knows neither the folder of a submodule nor that of git init --separate-git-dir
