@@ -17,12 +17,23 @@ import (
 	"deepwork/actor/durable"
 )
 
+// Private reports whether a path without symlinks below root is git's own, or in a folder of exports, which may be of
+// other callers. root may be in one.
+func Private(root, real string) bool {
+	rel, err := filepath.Rel(root, real)
+	rel = "/" + strings.ToLower(filepath.ToSlash(rel)) + "/" // some file systems ignore case
+	return err != nil || strings.Contains(rel, "/.git/") || strings.Contains(rel, "/.deepwork/tmp/")
+}
+
 // FilesIn returns the regular files in a submitted folder and in those below it, sorted, by their paths below the
-// submitted one; real is the folder with symlinks resolved. Links in it are left out. More files than
-// most are an error.
-func FilesIn(real, path string, most int) (files []string, err error) {
+// submitted one; real is the folder with symlinks resolved. Links in it are left out, as what is Private. More files
+// than most are an error.
+func FilesIn(root, real, path string, most int) (files []string, err error) {
 	err = filepath.WalkDir(real, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+		if err == nil && d.IsDir() && Private(root, name) {
+			return fs.SkipDir
+		}
+		if err != nil || !d.Type().IsRegular() || Private(root, name) {
 			return err
 		}
 

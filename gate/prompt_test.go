@@ -350,14 +350,15 @@ func TestHashFiles(t *testing.T) {
 	testkit.Fails(t, err, "at most")
 }
 
-// A folder stands for the regular files in it: no folder, and nothing behind a link.
+// A folder stands for the regular files in it: no folder, nothing behind a link, and nothing private.
 func TestFilesIn(t *testing.T) {
 	p := newProject(t)
-	testkit.WriteAll(t, p.root, map[string]string{"docs/b.md": "", "docs/deep/a.md": ""})
+	testkit.WriteAll(t, p.root, map[string]string{"docs/b.md": "", "docs/deep/a.md": "", "docs/deep/.git": "",
+		"docs/.git/config": "", "docs/.Deepwork/tmp/session_0badcafe.json": ""})
 	testkit.Must(t, os.Symlink(p.root, filepath.Join(p.root, "docs", "link")))
 	real := filepath.Join(p.root, "docs")
-	testkit.Same(t, testkit.Get(FilesIn(real, "./docs", 2)).Must(t), []string{"docs/b.md", "docs/deep/a.md"})
-	testkit.Fails(t, testkit.Get(FilesIn(real, "docs", 1)).Err(), "more than 1 files", "with more than it may have")
+	testkit.Same(t, testkit.Get(FilesIn(p.root, real, "./docs", 2)).Must(t), []string{"docs/b.md", "docs/deep/a.md"})
+	testkit.Fails(t, testkit.Get(FilesIn(p.root, real, "docs", 1)).Err(), "more than 1 files", "with more than it may have")
 }
 
 // format2 is a submission of a text and of files, with one review that is changed by the test.

@@ -66,10 +66,15 @@ const maxFolder = 1000
 // filesOf returns the files that a submitted path refers to. kind is Output or Input.
 func filesOf(root, kind, name string, of job.OutputType, path string) ([]string, error) {
 	real, info, _ := durable.Locate(root, path)
+	if kind == "Output" && info != nil && gate.Private(root, real) {
+		return nil, session.Wrong(codes.BadPath,
+			"Output '%s': '%s' is git's own file, or in .deepwork/tmp, and not handed in. Write the content to another "+
+				"file, and give its path.", name, jsontext.Clip(path, 500)).With("output", name)
+	}
 	if of != job.FilePath || info == nil || !info.IsDir() {
 		return []string{path}, checkPath(root, kind, name, path)
 	}
-	files, err := gate.FilesIn(real, path, maxFolder)
+	files, err := gate.FilesIn(root, real, path, maxFolder)
 	if err != nil {
 		return nil, session.Wrong(codes.NotAFile,
 			"%s '%s': the folder '%s' cannot be handed in: %v. Give the paths of the files that belong to it.", kind,

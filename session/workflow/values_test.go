@@ -15,6 +15,7 @@ import (
 	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
@@ -422,6 +423,30 @@ func TestRules14And16_ATextIsReviewed(t *testing.T) {
 	e := p.record(id).Progress("one").Evidence
 	testkit.Equal(t, e.Kind, machine.ByReviewer)
 	testkit.Same(t, e.Files, []machine.FileHash{{SHA256: machine.Digest("fine"), Output: "report"}}, "evidence")
+}
+
+// What is git's own or an export, perhaps of another caller, is not handed in: who judges it or looks at the session
+// would see it.
+func TestPrivateFilesAreNotHandedIn(t *testing.T) {
+	p := newProject(t).format2("{name: report, description: A report, type: file_path, review: {strategy: "+
+		"matches_together, instructions: Is it good}}", "outputs: {report: {}}")
+	private := []string{".git/config", "sub/.git/config", "other/.git", ".deepwork/tmp/session_0badcafe.json",
+		"sub/.deepwork/tmp/session_0badcafe.json"}
+	for _, name := range append(private, "sub/a.md") {
+		p.write(name, "token = secret")
+	}
+	testkit.Must(t, os.Symlink(".git", filepath.Join(p.root, "link")))
+	_, rev, c, _ := p.reviewed()
+	rev.set("say", strings.ReplaceAll(passes, "Good", "report"))
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	for _, name := range append(private, ".git", ".deepwork/tmp", "link/config", "./sub/../.git/config",
+		filepath.Join(p.root, ".git", "config")) {
+		err := refusal(t, c, report(toJSON(t, name), `,"step_id":"one"`))
+		refused(t, err, session.ToolError, codes.BadPath, name, "not handed in")
+	}
+	p.finish(c, report(`"sub"`, `,"step_id":"one"`))
+	files := p.record(id).Progress("one").Evidence.Files
+	testkit.Same(t, xslices.Map(files, func(f machine.FileHash) string { return f.Path }), []string{"sub/a.md"})
 }
 
 // Rule 13: a file_path is a path, a list of paths, or a folder for the files in it.

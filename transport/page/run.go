@@ -101,7 +101,12 @@ func (s *Site) run(ctx context.Context, who session.Caller, id string) (*runView
 	v := &runView{
 		View:   run.Look(ctx, r, s.Engine, run.LastSaid(ctx, s.Board, who, r)),
 		engine: s.Engine,
-		handIn: func(id, stepID string) (*workflow.HandIn, error) { return s.Engine.HandIn(ctx, id, stepID) },
+		handIn: func(id, stepID string) (*workflow.HandIn, error) {
+			if _, err := s.readSession(ctx, who, id); err != nil {
+				return nil, err
+			}
+			return s.Engine.HandIn(ctx, id, stepID)
+		},
 	}
 	if v.Fault != nil {
 		s.Logger.Debug("the sessions of a run cannot be read", "run", id, "error", v.Fault)
