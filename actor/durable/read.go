@@ -39,10 +39,7 @@ func Locate(folder, path string) (real string, info fs.FileInfo, err error) {
 		return "", nil, fs.ErrNotExist
 	}
 
-	full := filepath.FromSlash(path)
-	if !filepath.IsAbs(full) {
-		full = filepath.Join(folder, full)
-	}
+	full := absolute(folder, path)
 	if info := direct(folder, full); info != nil {
 		return full, info, nil
 	}
@@ -58,8 +55,15 @@ func Locate(folder, path string) (real string, info fs.FileInfo, err error) {
 	return real, info, err
 }
 
+func absolute(folder, path string) string {
+	if path = filepath.FromSlash(path); filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(folder, path)
+}
+
 // direct returns the regular file at a path below root, or nil if there is a link or anything else on the way. It
-// saves most calls the look at each folder above root.
+// saves most calls the look at each folder above root, which may be a link.
 func direct(root, full string) (info fs.FileInfo) {
 	rel, err := filepath.Rel(root, full)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -84,21 +88,13 @@ func direct(root, full string) (info fs.FileInfo) {
 // if they stay in the folder, also when one is replaced meanwhile. A relative path begins at the folder. It opens no
 // device and does not wait for a pipe. Its errors are a *BadFileError or the system's.
 func OpenIn(folder, path string) (*os.File, fs.FileInfo, error) {
-	folder, err := filepath.EvalSymlinks(folder)
-	if err != nil {
-		return nil, nil, err
-	}
-
 	// Checked before it is opened, since opening a device can have effects.
-	real, fi, err := Locate(folder, path)
-	switch {
-	case errors.Is(err, ErrOutside):
-		err = &BadFileError{path, fmt.Sprintf("leads out of %s, to %s", folder, real), err}
-	case errors.Is(err, ErrNotRegular):
-		err = notRegular(path, fi)
-	}
-	if err != nil {
-		return nil, nil, err
+	real := absolute(folder, path)
+	if direct(folder, real) == nil {
+		var err error
+		if folder, real, err = resolve(folder, path); err != nil {
+			return nil, nil, err
+		}
 	}
 
 	root, err := os.OpenRoot(folder)
@@ -111,6 +107,22 @@ func OpenIn(folder, path string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	return OpenRegularIn(root, name, os.O_RDONLY)
+}
+
+// resolve returns a folder and a regular file in it with their symlinks resolved.
+func resolve(folder, path string) (inside, real string, err error) {
+	if inside, err = filepath.EvalSymlinks(folder); err != nil {
+		return "", "", err
+	}
+
+	real, fi, err := Locate(inside, path)
+	switch {
+	case errors.Is(err, ErrOutside):
+		err = &BadFileError{path, fmt.Sprintf("leads out of %s, to %s", inside, real), err}
+	case errors.Is(err, ErrNotRegular):
+		err = notRegular(path, fi)
+	}
+	return inside, real, err
 }
 
 // ReadIn returns the content of a file of at most limit bytes that OpenIn opens.

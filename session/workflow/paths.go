@@ -68,7 +68,7 @@ func filesOf(root, kind, name string, of job.OutputType, path string) ([]string,
 	real, info, _ := durable.Locate(root, path)
 	if kind == "Output" && info != nil && gate.Private(root, real) {
 		return nil, session.Wrong(codes.BadPath,
-			"Output '%s': '%s' is git's own file, or in .deepwork/tmp, and not handed in. Write the content to another "+
+			"Output '%s': '%s' is git's own, or in .deepwork/tmp, and not handed in. Write the content to another "+
 				"file, and give its path.", name, jsontext.Clip(path, 500)).With("output", name)
 	}
 	if of != job.FilePath || info == nil || !info.IsDir() {
