@@ -460,6 +460,19 @@ func (a *app) listTasks(ctx context.Context, engine *attempt.Engine, project str
 	if err != nil {
 		return err
 	}
+	var review []string
+	for _, t := range tasks {
+		if t.Status == string(task.InReview) && t.LatestAttemptID != nil {
+			review = append(review, *t.LatestAttemptID)
+		}
+	}
+	if noticed, err := engine.NoticeMerges(ctx, atTerminal, review); err != nil {
+		return err
+	} else if noticed {
+		if tasks, err = allTasks(ctx, engine, only); err != nil {
+			return err
+		}
+	}
 	if a.json {
 		return a.printJSON(append([]board.Task{}, tasks...))
 	}

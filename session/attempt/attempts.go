@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
@@ -118,9 +119,12 @@ func (e *Engine) attemptDetails(
 // noticeMerge records that somebody merged by hand everything in an attempt's worktrees. If that fails, the
 // next look records it.
 func (e *Engine) noticeMerge(ctx context.Context, b board.View, a *task.Attempt, r *AttemptReply) {
-	left := slices.ContainsFunc(r.Repos, func(v AttemptRepo) bool { return !v.ByHand || v.Loose > 0 || v.Merging })
+	merged := slices.ContainsFunc(r.Repos, func(v AttemptRepo) bool { return v.ByHand })
+	left := slices.ContainsFunc(r.Repos, func(v AttemptRepo) bool {
+		return !v.Exists || v.Ahead > 0 && !v.ByHand || v.Loose > 0 || v.Merging
+	})
 	unfinished := a.Run != nil && a.State != task.Completed
-	if left || unfinished || r.Open || a.Landed != "" || len(r.Repos) == 0 {
+	if !merged || left || unfinished || r.Open || a.Landed != "" {
 		return
 	}
 
@@ -135,7 +139,42 @@ func (e *Engine) noticeMerge(ctx context.Context, b board.View, a *task.Attempt,
 	r.State = board.Merged
 }
 
-// WaitsForSlot begins the notice of an attempt that waits because too many are running.
+// NoticeMerges looks, as GetAttempt does, at those of some attempts that have ended whose branch was merged by hand,
+// and reports whether there are any. It runs git once per repository and target branch. What cannot be looked at is
+// left out.
+func (e *Engine) NoticeMerges(ctx context.Context, who session.Caller, ids []string) (noticed bool, err error) {
+	b, _, err := e.View(ctx, who)
+	if err != nil {
+		return false, err
+	}
+
+	type target struct{ repo, branch string }
+	all := map[target][]*task.Attempt{}
+	for _, id := range ids {
+		a, err := b.Attempt(ctx, id)
+		if err != nil || a.State.Open() || a.Landed != "" || !a.Made() || a.Elsewhere(e.Here) || len(a.Repos) == 0 {
+			continue
+		}
+		of := target{a.Repos[0].RepoPath, a.Repos[0].TargetBranch}
+		all[of] = append(all[of], a)
+	}
+	for of, attempts := range all {
+		branches := xslices.Map(attempts, func(a *task.Attempt) string { return a.Branch })
+		merged, err := worktree.MergedBranches(ctx, of.repo, of.branch, branches)
+		if err != nil {
+			e.Log.Debug("cannot look for branches that were merged by hand", "repo", of.repo, "error", err)
+		}
+		for _, a := range attempts {
+			if commit := merged[a.Branch]; commit != "" && commit != board.OrEmpty(a.Repos[0].BaseCommit) {
+				r, err := e.attemptReply(ctx, b, a.ID)
+				noticed = noticed || err == nil && r.State == board.Merged
+			}
+		}
+	}
+	return noticed, nil
+}
+
+// WaitsForSlot begins the notice of an attempt that waits because too many run.
 const WaitsForSlot = "It waits for a slot"
 
 // whyWaiting says what a waiting attempt waits for. Callers who do not see all attempts do not get the

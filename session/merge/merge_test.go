@@ -299,6 +299,27 @@ func TestAMergeByHandSetsTheTaskDone(t *testing.T) {
 	testkit.Equal(t, s.get(r.AttemptID).State, board.Merged)
 	of := testkit.Get(s.Board.GetTask(ctx, me, board.TaskArgs{TaskID: r.TaskID})).Must(t)
 	testkit.Equal(t, of.Status, "done")
+
+	r = s.done("! write c.txt hello", "! commit Add another")
+	p.Git(p.Root, "merge", "-q", "--squash", r.WorkspaceBranch)
+	p.Git(p.Root, "commit", "-q", "-m", "squash")
+	testkit.Equal(t, s.get(r.AttemptID).State, board.Merged, "after a squash")
+}
+
+// Who lists tasks need not look at their attempts: those that were merged by hand are found by their branches.
+func TestMergesByHandAreNoticedTogether(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	merged, other := s.done("! write b.txt b", "! commit b"), s.done("! write c.txt c", "! commit c")
+	both := []string{other.AttemptID, merged.AttemptID}
+	none := s.done("! say nothing to do")
+	testkit.True(t, !testkit.Get(s.NoticeMerges(ctx, me, append(both, none.AttemptID))).Must(t), "before")
+	p.Git(p.Root, "merge", "-q", "--no-ff", merged.WorkspaceBranch)
+	testkit.True(t, testkit.Get(s.NoticeMerges(ctx, me, both)).Must(t), "it was not noticed")
+	for id, status := range map[string]string{merged.TaskID: "done", other.TaskID: "inreview"} {
+		testkit.Equal(t, testkit.Get(s.Board.GetTask(ctx, me, board.TaskArgs{TaskID: id})).Must(t).Status, status)
+	}
+	testkit.True(t, !testkit.Get(s.NoticeMerges(ctx, me, both)).Must(t), "again")
 }
 
 // leads has runs of workflows led by a function.

@@ -220,6 +220,36 @@ func TestAMergeByHandIsNoticed(t *testing.T) {
 	testkit.True(t, !status().Merged, "with work that was thrown away")
 }
 
+// A squash or a rebase by hand is noticed, and none as long as a file of the attempt is missing or another.
+func TestASquashByHandIsNoticed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		steps  string // of git in the checkout, or after an @ in the worktree
+		merged bool
+	}{
+		"squash":           {"merge -q --squash BRANCH;commit -q -m squash", true},
+		"squash, and more": {"merge -q --squash BRANCH;commit -q -m squash;commit -q --allow-empty -m more", true},
+		"cherry-pick":      {"cherry-pick -n BRANCH;commit -q -m picked", true},
+		"rebase":           {"commit -q --allow-empty -m more;@rebase -q main;merge -q --ff-only BRANCH", true},
+		"target merged in": {"commit -q --allow-empty -m more;@merge -q main -m up;merge -q --ff-only BRANCH", true},
+		"others' commits":  {"commit -q --allow-empty -m more", false},
+		"in part": {"merge -q --squash BRANCH;restore --staged --worktree --source=HEAD a.txt;commit -q -m part",
+			false},
+		"brought up to date": {"@reset -q --hard HEAD~1;commit -q --allow-empty -m more;@rebase -q main", false},
+	} {
+		k, repo, path := worked(t)
+		for step := range strings.SplitSeq(c.steps, ";") {
+			in := repo
+			if rest, ok := strings.CutPrefix(step, "@"); ok {
+				in, step = path, rest
+			}
+			gits(t, in, strings.ReplaceAll(step, "BRANCH", branchName))
+		}
+		st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+		testkit.True(t, st.ByHand == c.merged && st.Merged == c.merged, "%s: %+v", name, st)
+	}
+}
+
 // The command that does the same by hand works for a branch with a name that a shell would read otherwise.
 func TestMergeByHand(t *testing.T) {
 	t.Parallel()

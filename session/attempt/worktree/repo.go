@@ -190,7 +190,27 @@ func Branches(ctx context.Context, repo string) ([]string, error) {
 	return strings.Fields(out), nil // refs have no white space
 }
 
-// CurrentBranch returns the branch that is checked out at a repository, or "". It runs git and waits for it.
+// MergedBranches returns those of some branches of a repository that are in a target branch, each with its commit. It
+// runs git once.
+func MergedBranches(ctx context.Context, repo, target string, branches []string) (map[string]string, error) {
+	args := []string{"for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "--merged=refs/heads/" + target}
+	for _, branch := range branches {
+		args = append(args, "refs/heads/"+branch)
+	}
+	out, err := git.Output(ctx, git.Command{Dir: repo, Args: args, Limit: listLimit})
+	if err != nil {
+		return nil, fmt.Errorf("looking for merged branches in %s: %w", repo, err)
+	}
+	merged := map[string]string{}
+	for line := range strings.Lines(out) {
+		commit, branch, _ := strings.Cut(strings.TrimSpace(line), " ")
+		merged[branch] = commit
+	}
+	return merged, nil
+}
+
+// CurrentBranch returns the branch that is checked out at a repository, "" if none is. It runs git
+// and waits for it.
 func CurrentBranch(ctx context.Context, repo string) (string, error) {
 	branch, err := git.Line(ctx, git.Command{Dir: repo, Args: []string{"symbolic-ref", "--quiet", "HEAD"}})
 	if git.ExitCode(err) == 1 {

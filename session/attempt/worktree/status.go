@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,6 +80,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 		}
 	}
 
+	own := maps.Clone(changed)
 	loose, err := v.changedFiles(ctx, "all")
 	if err != nil {
 		return Status{}, err
@@ -90,6 +92,12 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 			}
 			changed[name] = true
 		}
+	}
+	if st.Loose == 0 && !st.Merged && st.Ahead > 0 && st.Behind > 0 && len(own) > 0 {
+		if st.ByHand, err = v.squashedByHand(ctx, own); err != nil {
+			return Status{}, err
+		}
+		st.Merged = st.ByHand
 	}
 	st.Conflicts = conflicts(loose)
 	st.Changed = slices.Sorted(maps.Keys(changed))
@@ -125,7 +133,23 @@ func (v *view) mergedByHand(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	out, err := git.Output(ctx, v.call("log", "--walk-reflogs", "--format=%H %gs", "HEAD", "--"))
-	return strings.Contains("\n"+out, "\n"+v.head+" commit"), err
+	for line := range strings.Lines(out) {
+		if how, ok := strings.CutPrefix(line, v.head+" "); ok && madeHere.MatchString(how) {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// madeHere matches what the log of a HEAD says of a commit that was made there.
+var madeHere = regexp.MustCompile(`^(commit|cherry-pick|rebase \((pick|reword|edit|squash|fixup|continue)\)|` +
+	`merge .*: Merge made by)`)
+
+// squashedByHand reports whether the target has the files that the worktree's commits have changed as they are there,
+// as after a squash or rebase of it that was not done by Merge. own are these files.
+func (v *view) squashedByHand(ctx context.Context, own map[string]bool) (bool, error) {
+	out, err := git.Output(ctx, v.call("diff-tree", "-r", "-z", "--name-only", "--no-renames", v.target, v.head))
+	return err == nil && !slices.ContainsFunc(git.Fields(out), func(name string) bool { return own[name] }), err
 }
 
 // begin returns the commit from which the work of an attempt begins, and the commit that its branch and the
