@@ -5,6 +5,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -188,7 +189,7 @@ var KnownExecutors = []string{"CLAUDE_CODE", "CODEX", "CURSOR_AGENT", "GEMINI", 
 // The environment variables that the program reads or sets for agents.
 const (
 	// JobsFoldersEnv lists more job folders: absolute paths, separated as the system separates
-	// lists (`:`, on Windows `;`).
+	// lists (`:`, on Windows `;`); one in double quotes may contain that.
 	JobsFoldersEnv = "DEEPWORK_ADDITIONAL_JOBS_FOLDERS"
 	AttemptEnv     = "DEEPWORK_ATTEMPT_ID" // the id of the attempt on which an agent works
 	BoardEnv       = "DEEPWORK_BOARD"      // the absolute path of that attempt's board
@@ -213,10 +214,29 @@ var ConversationEnv = []string{
 	"GEMINI_CLI", "CURSOR_AGENT",
 }
 
-// JobsFolders returns the job folders of JobsFoldersEnv. Relative ones are ignored, since the client chooses
-// a server's working directory; catalog.FolderFaults reports them.
+const listSeparator = string(os.PathListSeparator)
+
+// quotedFolder matches a folder in quotes that JobsFoldersEnv begins with.
+var quotedFolder = regexp.MustCompile(`^\s*"([^"]*)"\s*(?:` + listSeparator + `|$)`)
+
+// QuoteFolder returns a folder as it is written in JobsFoldersEnv.
+func QuoteFolder(dir string) string {
+	if strings.Contains(dir, listSeparator) {
+		return `"` + dir + `"`
+	}
+	return dir
+}
+
+// JobsFolders returns the job folders of JobsFoldersEnv. Relative ones are not used, since the working directory of a
+// server is its client's choice: catalog.FolderFaults says so.
 func JobsFolders() (folders []string) {
-	for _, dir := range filepath.SplitList(os.Getenv(JobsFoldersEnv)) {
+	for rest := os.Getenv(JobsFoldersEnv); rest != ""; {
+		var dir string
+		if m := quotedFolder.FindStringSubmatch(rest); m != nil {
+			dir, rest = m[1], rest[len(m[0]):]
+		} else {
+			dir, rest, _ = strings.Cut(rest, listSeparator)
+		}
 		if dir = strings.TrimSpace(dir); filepath.IsAbs(dir) {
 			dir = filepath.Clean(dir)
 		}

@@ -237,6 +237,10 @@ func TestAdditionalJobs(t *testing.T) {
 	t.Setenv(JobsFoldersEnv, strings.Join([]string{" " + a + " ", "", "  ", "relative/jobs",
 		b + string(filepath.Separator)}, string(filepath.ListSeparator)))
 	testkit.Same(t, JobsFolders(), []string{a, "relative/jobs", b})
+
+	with := filepath.Join(a, "with"+listSeparator+"one")
+	t.Setenv(JobsFoldersEnv, QuoteFolder(with)+listSeparator+QuoteFolder(b)+listSeparator+" "+QuoteFolder(with))
+	testkit.Same(t, JobsFolders(), []string{with, b, with}, "with the separator in a name")
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -240,8 +240,8 @@ func (r *recipe) program(command []string) string {
 
 // JobsFolders returns the variable with the folders of jobs: the project's own, if it exists, then others.
 func JobsFolders(root, others string) string {
-	folders := filepath.Join(root, ".deepwork", "jobs")
-	if _, err := os.Stat(folders); err != nil {
+	folders := config.QuoteFolder(filepath.Join(root, ".deepwork", "jobs"))
+	if _, err := os.Stat(filepath.Join(root, ".deepwork", "jobs")); err != nil {
 		folders = ""
 	}
 	if folders != "" && others != "" {
