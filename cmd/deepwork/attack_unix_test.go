@@ -418,7 +418,7 @@ func (v *victim) shell(script string) {
 
 // worktree is that of the attempt that calls started.
 func (v *victim) worktree() string {
-	all := glob(v.stateDir(), "projects", "*", "worktrees", "[a-z]*", "*")
+	all := glob(v.stateDir(), "projects", "*", "worktrees", "[a-z0-9]*", "*")
 	all = slices.DeleteFunc(all, func(path string) bool {
 		around := filepath.Dir(path)
 		return worktree.Owner(filepath.Dir(around), filepath.Base(around)) != v.attempt

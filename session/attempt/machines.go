@@ -83,7 +83,7 @@ func (e *Engine) choosePaths(ctx context.Context, b store.Board, cfg *config.Con
 		return nil
 	}
 
-	setWorkspace(ctx, a, e.newFolder(cfg, a.Branch))
+	setWorkspace(ctx, a, e.newFolder(cfg, a))
 	return b.SetPaths(ctx, a)
 }
 

@@ -23,7 +23,7 @@ func InPlace(at *task.Attempt) bool { return at.Run != nil && len(at.Repos) == 0
 // Where the board keeps its things, in the state folder of the project:
 //
 //	board.db                                          the board
-//	worktrees/<slug>-<4 hex>/<repo>                   the worktrees, or as configured
+//	worktrees/<words>-<4 hex>/<repo>                  the worktrees, or as configured
 //	worktrees/.journal                                what of them is ours
 //	logs/attempts/<attempt>/log                       what the attempt's agents wrote
 //	logs/attempts/<attempt>/runs/<execution>

@@ -131,7 +131,7 @@ func (e *Engine) plan(
 			a.Repos[i].RepoPath = "" // each machine has its own
 		}
 	} else {
-		setWorkspace(ctx, a, e.newFolder(cfg, a.Branch))
+		setWorkspace(ctx, a, e.newFolder(cfg, a))
 	}
 
 	return a, first, nil
@@ -289,10 +289,21 @@ func newBranch(ctx context.Context, b store.View, prefix, title string, repos []
 			"attempts, or change the task's title, and call again.", tries, worktree.BranchFor(prefix, title))
 }
 
+// shortPath is how many characters the path of a new worktree has below the state of all projects, if the names of the
+// project and the repository are short enough: programs make sockets there, whose paths have at most 107.
+const shortPath = 50
+
 // newFolder returns the folder of the worktrees of a new attempt.
-func (e *Engine) newFolder(cfg *config.Config, branch string) string {
-	dir := e.worktreesDir(cfg)
-	return filepath.Join(dir, worktree.NameFor(dir, branch))
+func (e *Engine) newFolder(cfg *config.Config, a *task.Attempt) string {
+	dir, most := e.worktreesDir(cfg), shortPath
+	if rel, err := filepath.Rel(e.State().Base, dir); err == nil && filepath.IsLocal(rel) {
+		longest := 0
+		for _, r := range a.Repos {
+			longest = max(longest, len(r.RepoName))
+		}
+		most -= len(rel) + len("//") + longest
+	}
+	return filepath.Join(dir, worktree.NameFor(dir, a.Branch, most))
 }
 
 // setWorkspace sets the paths of an attempt's workspace in its folder. Agents start in the worktree, in the

@@ -68,6 +68,7 @@ var settings = []string{
 	"core.hooksPath=" + os.DevNull,
 	"core.fsmonitor=false",
 	"core.safecrlf=false",
+	"core.quotePath=false", // names that are not ASCII are shown as they are
 	"core.filesRefLockTimeout=5000",
 	"core.packedRefsTimeout=10000",
 	"core.bigFileThreshold=16m", // larger files are streamed, not held in memory

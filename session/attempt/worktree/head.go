@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"deepwork/actor/wait"
 	"deepwork/session"
@@ -187,10 +188,9 @@ func (v *view) moved(ctx context.Context) ([]string, error) {
 // systems limit the length of paths.
 const slugLength = 32
 
-// BranchFor returns a branch name for a task's title: <prefix><slug>-<4 hex>. The slug consists of
-// the title's ASCII letters, in lower case, and digits, with hyphens for everything between them,
-// at most 32 characters, or "task" if nothing is left. The hex digits are random. It is a valid git
-// ref.
+// BranchFor returns a branch name for a task's title: <prefix><slug>-<4 hex>. The slug consists of the title's
+// letters, of any script and in lower case, and digits, with hyphens for everything between them, at most 32
+// characters, or "task" if nothing is left. The hex digits are random. It is a valid git ref.
 func BranchFor(prefix, title string) string {
 	var random [2]byte
 	rand.Read(random[:]) // never fails
@@ -204,25 +204,21 @@ func Main(branch string) string { return numbered.ReplaceAllString(branch, "") }
 var numbered = regexp.MustCompile(`-[0-9]{1,3}$`)
 
 func slug(text, empty string) string {
-	var b strings.Builder
+	var out []rune
 	for _, r := range strings.ToLower(text) {
+		afterHyphen := len(out) == 0 || out[len(out)-1] == '-'
 		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			b.WriteRune(r)
-		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
-			b.WriteByte('-')
+		case unicode.IsLetter(r), unicode.IsDigit(r), unicode.IsMark(r) && !afterHyphen:
+			out = append(out, r)
+		case !afterHyphen:
+			out = append(out, '-')
 		}
 
-		if b.Len() == slugLength {
+		if len(out) == slugLength {
 			break
 		}
 	}
-
-	if s := strings.Trim(b.String(), "-"); s != "" {
-		return s
-	}
-
-	return empty
+	return cmp.Or(strings.Trim(string(out), "-"), empty)
 }
 
 // makeBranch creates a branch, which must not exist. worktree add does not create it, so that a failure shows

@@ -220,6 +220,25 @@ func TestAMergeByHandIsNoticed(t *testing.T) {
 	testkit.True(t, !status().Merged, "with work that was thrown away")
 }
 
+// Names that are not ASCII are shown as they are.
+func TestNamesThatAreNotASCII(t *testing.T) {
+	t.Parallel()
+	k, repo, path := worked(t)
+	commit(t, path, "größer", "größe.txt", "1\n", "日本.bin", "\x00")
+	diff, _, err := k.Diff(t.Context(), path, "", "main", nil, 1<<20)
+	must(t, err)
+	testkit.ContainsAll(t, diff, []string{"diff --git a/größe.txt b/größe.txt\n", "and b/日本.bin differ\n"})
+	write(t, repo, "größe.txt", "mine\n")
+	testkit.Same(t, checkedOut(t, notMerged(t, k, path, WayMerge)).Files, []string{"größe.txt"})
+	must(t, os.Remove(filepath.Join(repo, "größe.txt")))
+	write(t, path, "größe.txt", "2\n")
+	refused, _ := errors.AsType[*DirtyError](notMerged(t, k, path, WayMerge))
+	testkit.Same(t, refused, &DirtyError{Path: path, Files: []string{"größe.txt"}})
+	commit(t, path, "marked", "größe.txt", "<<<<<<< a\n1\n=======\n2\n>>>>>>> b\n")
+	marked, _ := errors.AsType[*MarkersError](notMerged(t, k, path, WayMerge))
+	testkit.Same(t, marked, &MarkersError{Path: path, Files: []string{"größe.txt"}})
+}
+
 // A squash or a rebase by hand is noticed, and none as long as a file of the attempt is missing or another.
 func TestASquashByHandIsNoticed(t *testing.T) {
 	t.Parallel()

@@ -318,8 +318,18 @@ func TestField07_BranchInTheWay(t *testing.T) {
 // a name that begins alike have other items.
 func TestNameFor(t *testing.T) {
 	k, repo := newKeeper(t), newRepo(t)
-	testkit.Equal(t, NameFor(k.dir, "deepwork/fix-the-login-1a2b")+NameFor(k.dir, "a.b-task-1a2b"),
-		"fix-the-login-1a2bb-task-1a2b")
+	for branch, want := range map[string]string{
+		"deepwork/fix-the-login-1a2b":  "fix-the-login-1a2b",
+		"deepwork/fix-the-logins-1a2b": "fix-the-login-1a2b",
+		"a.b-task-1a2b":                "b-task-1a2b",
+		"deepwork/件名-1a2b":             "1a2b",
+		"deepwork/prüfe-das-1a2b":      "das-1a2b",
+	} {
+		testkit.Equal(t, NameFor(k.dir, branch, 18), want)
+	}
+	for most, want := range map[int]string{9: "fix-1a2b", 8: "fix-1a2b", 5: "1a2b", 0: "1a2b"} {
+		testkit.Equal(t, NameFor(k.dir, "deepwork/fix-the-login-1a2b", most), want, "%d", most)
+	}
 
 	create := func(name, id, repo string) (string, error) {
 		one := tree(repo)
@@ -328,7 +338,7 @@ func TestNameFor(t *testing.T) {
 		return append(made, Made{})[0].Path, err
 	}
 	path := testkit.Get(create("fix-1a2b", "one", repo)).Must(t)
-	testkit.Same(t, []string{NameFor(k.dir, "deepwork/fix-1a2b"), NameOf(path), Owner(k.dir, "fix-1a2b"),
+	testkit.Same(t, []string{NameFor(k.dir, "deepwork/fix-1a2b", 18), NameOf(path), Owner(k.dir, "fix-1a2b"),
 		Owner(k.dir, "../fix-1a2b")}, []string{"fix-1a2b-2", "fix-1a2b", "one", ""})
 	testkit.Get(create("fix-1a2b-port", "one", repo)).Must(t)
 	testkit.Get(create("fix-1a2b-3c4d", "another", repo)).Must(t)
@@ -522,17 +532,20 @@ func TestField04_Submodules(t *testing.T) {
 
 func TestBranchForIsALegalRef(t *testing.T) {
 	t.Parallel()
-	legal, seen := regexp.MustCompile(`^deepwork/[a-z0-9](-?[a-z0-9]){0,31}-[0-9a-f]{4}$`), map[string]bool{}
+	legal, seen := regexp.MustCompile(`^deepwork/[\pL\pN](-?[\pL\pN\pM]){0,31}-[0-9a-f]{4}$`), map[string]bool{}
 	for title, slug := range map[string]string{
 		"Fix the login page":        "fix-the-login-page",
 		"":                          "task",
-		"日本語":                       "task",
+		"日本語の 件名":                   "日本語の-件名",
+		"Исправить Ёлку!":           "исправить-ёлку",
+		"हिन्दी 🎉":                  "हिन्दी",
+		"🎉":                         "task",
 		"...--..":                   "task",
 		"a..b~^:?*[\\ @{c":          "a-b-c",
 		"refs/heads/x.lock":         "refs-heads-x-lock",
 		strings.Repeat("word ", 30): "word-word-word-word-word-word-wo",
 		strings.Repeat("x", 100):    strings.Repeat("x", 32),
-		"Ärger mit Öl":              "rger-mit-l",
+		"Ärger mit Öl":              "ärger-mit-öl",
 		"HEAD":                      "head",
 	} {
 		b := BranchFor("deepwork/", title)

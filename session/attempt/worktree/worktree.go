@@ -39,6 +39,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"deepwork/actor/durable"
 )
@@ -131,10 +132,19 @@ var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 // nameEnd matches the part of a branch that can be the name of an attempt.
 var nameEnd = regexp.MustCompile(`[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-// NameFor returns a name for an attempt on a branch, such as fix-the-login-1a2b for
-// deepwork/fix-the-login-1a2b, that is unused in the folder of worktrees.
-func NameFor(dir, branch string) string {
+// NameFor returns a name for an attempt on a branch that is unused in the folder of worktrees: the end of the branch,
+// such as fix-the-login-1a2b for deepwork/fix-the-login-1a2b, with at most this many characters. Words are cut for
+// that, never the digits.
+func NameFor(dir, branch string, most int) string {
 	name := nameEnd.FindString(branch)
+	if before, _ := utf8.DecodeLastRuneInString(strings.TrimSuffix(branch, name)); before >= utf8.RuneSelf {
+		_, name, _ = strings.Cut(name, "-") // it begins in a word
+	}
+	if len(name) > most {
+		digits := strings.LastIndexByte(name, '-')
+		words := strings.TrimRight(name[:max(0, min(digits, most-len(name)+digits))], "-_")
+		name = strings.TrimPrefix(words+name[max(0, digits):], "-")
+	}
 	free := name
 	for n := 2; isThere(filepath.Join(dir, free)); n++ {
 		free = fmt.Sprintf("%s-%d", name, n)
