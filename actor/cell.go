@@ -296,7 +296,8 @@ func (c *cell[M]) live(b Behavior[M]) error {
 		}
 
 		panicked, err := c.guard(func() error { return b.Receive(c.ctx, e.message) })
-		if rests = err == ErrRest; err != nil && !rests {
+		rests = err == ErrRest
+		if err != nil && !rests {
 			if !panicked {
 				c.options.Logger.Error("actor failed", slog.String("actor", c.title()), slog.Any("error", err))
 				err = fmt.Errorf("actor %s failed and lost its state in memory: %w", c.title(), err)

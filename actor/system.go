@@ -85,7 +85,8 @@ func (s *System) join(m member) bool {
 func (s *System) leave(m member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if delete(s.members, m); len(s.members) == 0 {
+	delete(s.members, m)
+	if len(s.members) == 0 {
 		s.members = make(map[member]struct{}) // since the old map would keep its largest size
 	}
 }
@@ -225,7 +226,8 @@ func (r *Registry[K, M]) find(key K) (*cell[M], error) {
 func (r *Registry[K, M]) retire(key K, b budget) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if delete(r.awake, key); len(r.awake) == 0 {
+	delete(r.awake, key)
+	if len(r.awake) == 0 {
 		r.awake = make(map[K]*cell[M]) // since the old map would keep its largest size
 	}
 	if len(b.crashes) > 0 {

@@ -393,7 +393,8 @@ func TestFreshIsPatientOnABusyMachine(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
 		looks := 0
 		s, err := c.look(t.Context(), c.state.Load(), func(s *state) []key {
-			if looks++; looks <= 5 {
+			looks++
+			if looks <= 5 {
 				time.Sleep(follow.Bound / 2)
 				p.put("one", source("one", fmt.Sprint("save ", looks)))
 			}

@@ -71,7 +71,9 @@ func (s *standardJobs) folder() *folder {
 		if j != nil {
 			j.Bundled = true
 		}
-		e.Phase, e.Good, e.Bad = follow.Present, j, e.faultError(faults)
+		e.Phase = follow.Present
+		e.Good = j
+		e.Bad = e.faultError(faults)
 		f.names, f.entries = append(f.names, name), append(f.entries, e)
 	}
 	return f

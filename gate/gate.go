@@ -186,7 +186,8 @@ func (g *Gate) dispatch() {
 		case <-g.wake:
 		case <-again:
 		}
-		if again = nil; g.Stats().Queued == 0 {
+		again = nil
+		if g.Stats().Queued == 0 {
 			continue
 		}
 
@@ -226,8 +227,10 @@ func (g *Gate) next(capacity int) *review {
 // long, and may panic.
 func (g *Gate) ended(r *review, v Verdict) {
 	g.mu.Lock()
-	if delete(g.running, r); v.Err == nil {
-		if g.stats.Done++; v.Passed {
+	delete(g.running, r)
+	if v.Err == nil {
+		g.stats.Done++
+		if v.Passed {
 			g.stats.Passed++
 		}
 	} else {
@@ -245,7 +248,8 @@ func (g *Gate) ended(r *review, v Verdict) {
 				"panic", p, "trace", string(debug.Stack()))
 		}
 
-		if b.left--; b.left == 0 {
+		b.left--
+		if b.left == 0 {
 			b.cancel(nil)
 			g.mu.Lock()
 			delete(g.open, b)
@@ -311,7 +315,8 @@ func (q *queue) pop() *review {
 	}
 
 	lane := q.lanes[0]
-	if q.lanes = slices.Delete(q.lanes, 0, 1); len(lane) > 1 {
+	q.lanes = slices.Delete(q.lanes, 0, 1)
+	if len(lane) > 1 {
 		q.lanes = append(q.lanes, lane[1:])
 	}
 	q.size--

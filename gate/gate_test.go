@@ -249,7 +249,8 @@ func TestVerdictsComeOneAtATime(t *testing.T) {
 	testkit.Must(t, g.Run(t.Context(), "A", s, tasks, func(Verdict) {
 		testkit.Equal(t, inside.Add(1), 1, "calls at once")
 		defer inside.Add(-1)
-		if n++; n == len(tasks) {
+		n++
+		if n == len(tasks) {
 			close(done)
 		}
 		if n == 3 {

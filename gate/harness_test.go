@@ -144,7 +144,9 @@ func reviewer(mode string, args []string) int {
 		signal.Ignore(syscall.SIGTERM)
 		if mode == "stubborn" {
 			cmd := exec.Command(os.Args[0], "reviewer", "leaf", args[0])
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+			cmd.Stdin = os.Stdin
+			cmd.Stdout = os.Stdout
+			cmd.Stderr = os.Stderr
 			if err := cmd.Start(); err != nil {
 				panic(err)
 			}

@@ -39,7 +39,9 @@ func (g *Gate) review(ctx context.Context, r *review, s Settings) Verdict {
 		}
 		v.Err = err
 	} else {
-		v.Passed, v.Feedback, v.Criteria = got.passed, got.feedback, got.criteria
+		v.Passed = got.passed
+		v.Feedback = got.feedback
+		v.Criteria = got.criteria
 	}
 	v.EndedAt = time.Now().UTC()
 	return v
@@ -300,8 +302,16 @@ type Settings struct {
 // With returns the settings with another reviewer, if one is given.
 func (s Settings) With(r *Reviewer) Settings {
 	if r != nil {
-		s.Claude, s.Command, s.Program, s.Allowed, s.From = r.Claude, r.Command, r.Program, r.Allowed, r.From
-		s.Name, s.Argument, s.Env, s.Answer, s.Ended = r.Name, r.Argument, r.Env, r.Answer, r.Ended
+		s.Claude = r.Claude
+		s.Command = r.Command
+		s.Program = r.Program
+		s.Allowed = r.Allowed
+		s.From = r.From
+		s.Name = r.Name
+		s.Argument = r.Argument
+		s.Env = r.Env
+		s.Answer = r.Answer
+		s.Ended = r.Ended
 	}
 	return s
 }
@@ -353,7 +363,8 @@ const (
 func words(command []string) string {
 	quoted := make([]string, len(command))
 	for i, w := range command {
-		if quoted[i] = w; w == "" || strings.ContainsAny(w, " \t\n\r\"'\\") {
+		quoted[i] = w
+		if w == "" || strings.ContainsAny(w, " \t\n\r\"'\\") {
 			quoted[i] = strconv.Quote(w)
 		}
 	}

@@ -363,7 +363,8 @@ func (r *reading) check(criteria []job.Criteria) *misreading {
 		r.criteria[i].Criterion = declaredName(r.criteria[i].Criterion, criteria)
 	}
 
-	if r.explain(); !r.passed {
+	r.explain()
+	if !r.passed {
 		return nil
 	}
 	judged := make(map[string]bool, len(r.criteria))

@@ -52,7 +52,9 @@ func TestIgnore(t *testing.T) {
 	ignores(path, Ignored(), true, "tmp/\n", "")
 	ignores(filepath.Join(path, "in", ".gitignore"), Ignored(), false, "", path)
 	ignores(dir, Ignored(), false, "", dir+" cannot be read: it is a folder, not a file")
-	link, hard, profile := filepath.Join(dir, "link"), filepath.Join(dir, "hard"), filepath.Join(dir, "profile")
+	link := filepath.Join(dir, "link")
+	hard := filepath.Join(dir, "hard")
+	profile := filepath.Join(dir, "profile")
 	testkit.Write(t, profile, "mine\n")
 	if os.Symlink(profile, link) == nil {
 		ignores(link, Ignored(), false, "", "it is a symbolic link")

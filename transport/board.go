@@ -59,7 +59,9 @@ func (p *opening) openBoard() (err error) {
 		if b.context, err = board.OpenContext(p.attempt(), p.stores.Database); err != nil {
 			return fmt.Errorf("opening the workspace of an attempt: %w", err)
 		}
-		o.Root, o.Attempt, o.Steps = p.projectState.Root, p.attempt(), nil
+		o.Root = p.projectState.Root
+		o.Attempt = p.attempt()
+		o.Steps = nil
 	}
 	if slices.Contains(p.sets, "board") {
 		if b.engine, err = attempt.Open(p.ctx, o); err != nil {

@@ -169,7 +169,8 @@ func (c *connections) finish(conn *connection) {
 func (c *connections) release(conn *connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if conn.calls--; conn.calls == 0 && conn.timer != nil && !conn.over {
+	conn.calls--
+	if conn.calls == 0 && conn.timer != nil && !conn.over {
 		conn.timer.Reset(conn.idle)
 	}
 }

@@ -388,7 +388,8 @@ func send(t testing.TB, c *http.Client, method, url, body string, headers ...str
 		if name == "" {
 			continue
 		}
-		if req.Header.Set(name, value); name == "Host" {
+		req.Header.Set(name, value)
+		if name == "Host" {
 			req.Host = value
 		}
 	}

@@ -346,7 +346,9 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	file, token := tokens(t, "ann", "bob")
 	h := overHTTP(t, s, web.Options{TokenFile: file})
 	const start = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
-	first, second, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
+	first := dial(t, h, stateful, token[0])
+	second := dial(t, h, stateful, token[0])
+	bob := dial(t, h, stateful, token[1])
 	stateless := dial(t, h, "", token[0])
 	id := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
 	named := `{"session_id":"` + id + `"}`

@@ -181,7 +181,9 @@ func (r *reviewing) executor(c *config.Config, name string) *gate.Reviewer {
 		use.Ended = func(stdout []byte) error { return r.o.reviewed(name, stdout) }
 	}
 	if recipe, err := resolve(c, name); err == nil {
-		use.Command, use.Env, use.Argument = recipe.Command, recipe.Env, recipe.Prompt == config.PromptArgument
+		use.Command = recipe.Command
+		use.Env = recipe.Env
+		use.Argument = recipe.Prompt == config.PromptArgument
 		use.Program, _ = trust.Find(r.root, recipe.Command[0]) // if it is missing, the review says so
 	}
 	return use
@@ -203,7 +205,8 @@ func (r *reviewing) earlier(name string) (*gate.Reviewer, error) {
 		was := *c
 		was.QualityGate.AgentReviewCommand, was.QualityGate.ReviewerExecutor = nil, x.Executor
 		use := r.executor(&was, x.Executor)
-		if err = r.refused(&was); err == nil && !slices.Equal(use.Command, x.Command) {
+		err = r.refused(&was)
+		if err == nil && !slices.Equal(use.Command, x.Command) {
 			err = fmt.Errorf("the executor %s has another command now", x.Executor)
 		}
 		return use, err

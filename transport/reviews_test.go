@@ -275,8 +275,9 @@ func newAskedSession(t *testing.T) *askedSession {
 	file, token := tokens(t, "ann", "bob")
 	a.s, a.ann = takingWith(t, a.root, `{"elicitation":{}}`, web.Options{TokenFile: file}, nil)
 	of := func(token, can string) *taker { return &taker{t, httpClient(t, token), a.ann.url, can} }
-	a.ann, a.bob, a.plain = of(token[0], a.ann.can), of(token[1], a.ann.can),
-		of(token[0], `{"elicitation":{"url":{}}}`)
+	a.ann = of(token[0], a.ann.can)
+	a.bob = of(token[1], a.ann.can)
+	a.plain = of(token[0], `{"elicitation":{"url":{}}}`)
 
 	a.id = a.ann.start()
 	r := a.finish(a.ann, a.id, "")

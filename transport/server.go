@@ -325,7 +325,10 @@ func (s *Server) openPages(l *web.Login, readOnly, amongOthers bool) (http.Handl
 	if !amongOthers {
 		l.Key = o.Key
 	}
-	o.Callers, o.ReadOnly, o.AmongOthers, o.Sources = l, readOnly, amongOthers, s.remote
+	o.Callers = l
+	o.ReadOnly = readOnly
+	o.AmongOthers = amongOthers
+	o.Sources = s.remote
 	site, err := page.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("making the pages: %w", err)

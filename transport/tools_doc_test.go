@@ -137,7 +137,8 @@ func (d *document) tool(t *testing.T, tool *listedTool) {
 	}
 
 	for name, def := range output.Defs {
-		if def.Description = ""; d.step == nil {
+		def.Description = ""
+		if d.step == nil {
 			d.step = def
 		} else if !reflect.DeepEqual(d.step, def) {
 			t.Errorf("the %s of %s is not that of the other tools", name, tool.Name)
@@ -272,7 +273,9 @@ func codeConstants(t *testing.T) (all []*ast.ValueSpec) {
 // Each code is listed once, with what to do, and used, by its constant only; errors have no other.
 func TestEveryErrorCodeIsListed(t *testing.T) {
 	t.Parallel()
-	codes, last, quoted := codeConstants(t), "", []string(nil)
+	codes := codeConstants(t)
+	last := ""
+	quoted := []string(nil)
 
 	// also states, kinds, arguments
 	others := []string{`"blocked"`, `"budget_reached"`, `"in_place"`, `"internal"`, `"stopping"`, `"untrusted"`}

@@ -103,7 +103,10 @@ type grant struct {
 
 // options derives the options of the server of the run's folder from the project's.
 func (w *workplace) options(ctx context.Context, o Options, folder *state.Folder, l *attempt.Lead) Options {
-	o.ProjectRoot, o.Toolsets, o.moved, o.Logger = w.root, []string{"workflows"}, w.moved.Wake, w.logger
+	o.ProjectRoot = w.root
+	o.Toolsets = []string{"workflows"}
+	o.moved = w.moved.Wake
+	o.Logger = w.logger
 	o.reviewed = func(executor string, stdout []byte) error {
 		// a cancelled review is recorded, too
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

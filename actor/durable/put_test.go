@@ -205,7 +205,9 @@ func TestSyncFolder(t *testing.T) {
 // Each folder is durable before one is made in it, and only the last one is for its owner alone.
 func TestMakeFolder(t *testing.T) {
 	root := t.TempDir()
-	a, b, c := filepath.Join(root, "a"), filepath.Join(root, "a", "b"), filepath.Join(root, "a", "b", "c")
+	a := filepath.Join(root, "a")
+	b := filepath.Join(root, "a", "b")
+	c := filepath.Join(root, "a", "b", "c")
 	var synced []string
 	d := Disk{Carry: func(op Op, do func() error) error {
 		testkit.Equal(t, op.Do, OpSyncDir, "it did")

@@ -49,7 +49,8 @@ func Locate(folder, path string) (real string, info fs.FileInfo, err error) {
 	if rel, err := filepath.Rel(folder, real); err != nil || !filepath.IsLocal(rel) {
 		return real, nil, ErrOutside
 	}
-	if info, err = os.Stat(real); err == nil && !info.Mode().IsRegular() {
+	info, err = os.Stat(real)
+	if err == nil && !info.Mode().IsRegular() {
 		err = ErrNotRegular
 	}
 	return real, info, err

@@ -270,7 +270,8 @@ func (m *Member) Describe(id string) string {
 	text, err := io.ReadAll(io.NewSectionReader(f, 1, 4096))
 
 	var p description
-	if err = errors.Join(err, f.Close(), json.Unmarshal(text, &p)); err != nil || p.PID == 0 {
+	err = errors.Join(err, f.Close(), json.Unmarshal(text, &p))
+	if err != nil || p.PID == 0 {
 		return ""
 	}
 	return fmt.Sprintf("pid %d on %s since %s", p.PID, p.Host, p.StartedAt)

@@ -124,7 +124,9 @@ func taken(t *testing.T, try func() (bool, error)) {
 func TestLeaving(t *testing.T) {
 	dir := t.TempDir()
 	other := newMember(dir)
-	never, gone, fell := newMember(dir), entered(t, dir), entered(t, dir)
+	never := newMember(dir)
+	gone := entered(t, dir)
+	fell := entered(t, dir)
 	must(t, errors.Join(never.Leave(), gone.Leave(), gone.Leave()))
 	fell.Fall()
 	for _, s := range []*Member{never, gone, fell} {

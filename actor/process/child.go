@@ -126,7 +126,8 @@ func (c *Child) makePipes(input, oneOutput bool) (theirs [3]*os.File, err error)
 		if err != nil {
 			return theirs, err
 		}
-		if c.pipes[i], theirs[i] = r, w; i == 0 {
+		c.pipes[i], theirs[i] = r, w
+		if i == 0 {
 			c.pipes[i], theirs[i] = w, r
 		}
 	}

@@ -142,7 +142,8 @@ func (s *Lines) Write(p []byte) (int, error) {
 			continue
 		}
 		// A line break right after the place of a cut does not make another line.
-		if line = bytes.TrimSuffix(line, []byte("\r")); len(line) > 0 || !s.split {
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		if len(line) > 0 || !s.split {
 			s.add(line)
 		}
 		p, s.split = after, false

@@ -113,7 +113,9 @@ func TestMetricsOverOTLP(t *testing.T) {
 	defer server.Close()
 	sent := func(o Options) string {
 		got = new(testkit.Log)
-		o.Service, o.Version, o.Logger = "test", "1", slog.Default()
+		o.Service = "test"
+		o.Version = "1"
+		o.Logger = slog.Default()
 		m := OpenMetrics(o)
 		m.Gauge("queue", "", func() int { return 3 })
 		Counter(m, "cost", "", func() float64 { return .5 }, attribute.String("of", "a"))

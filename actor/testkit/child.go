@@ -33,7 +33,9 @@ func Spawn(away bool, env ...string) {
 
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), env...), parentEnv+"="+l.Addr().String())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Stdin = os.Stdin
+	cmd.Stdout = os.Stdout
+	cmd.Stderr = os.Stderr
 	if away {
 		cmd.SysProcAttr = apart
 	}

@@ -243,7 +243,8 @@ func command(d *yamltree.Decoder, v yamltree.Value, to any) {
 // program decodes a nonempty command.
 func program(d *yamltree.Decoder, v yamltree.Value, to any) {
 	faults := d.Faults()
-	if command(d, v, to); len(*to.(*[]string)) == 0 && d.Faults() == faults {
+	command(d, v, to)
+	if len(*to.(*[]string)) == 0 && d.Faults() == faults {
 		d.Fault(v.At(), "is empty; expected a program with its arguments")
 	}
 }
@@ -258,7 +259,8 @@ func autoStart(d *yamltree.Decoder, v yamltree.Value, to any) {
 
 	var in writtenAutoStart
 	faults := d.Faults()
-	if d.Decode(v, &in); d.Faults() > faults {
+	d.Decode(v, &in)
+	if d.Faults() > faults {
 		return
 	}
 
@@ -346,7 +348,8 @@ func SplitCommand(line string) ([]string, error) {
 			quote = 0
 		case c == '\\' && (quote == 0 ||
 			quote == '"' && i+1 < len(line) && strings.IndexByte("\"\\$`\n", line[i+1]) >= 0):
-			if i++; i == len(line) {
+			i++
+			if i == len(line) {
 				return nil, errors.New(`it ends with a backslash: write \\ for one`)
 			}
 			if line[i] != '\n' { // a backslash joins two lines

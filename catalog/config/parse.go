@@ -40,7 +40,10 @@ func newParser(file string, own bool) *parser {
 			p.Fault(v.At(), "does not belong in a project: set it in your own config, %s%s", UserFile(), flag)
 		}
 	}
-	p.File, p.Lenient, p.Texts, p.Forms = file, true, texts, forms(limits)
+	p.File = file
+	p.Lenient = true
+	p.Texts = texts
+	p.Forms = forms(limits)
 	return p
 }
 
@@ -63,7 +66,8 @@ func (p *parser) parse(source []byte, c *content) *yaml.Node {
 	if root == nil {
 		return nil
 	}
-	if p.decode(root, c); p.Faults() == 0 {
+	p.decode(root, c)
+	if p.Faults() == 0 {
 		p.check(&c.Config)
 	}
 	return root

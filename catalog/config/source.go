@@ -240,7 +240,9 @@ type file[T any] struct {
 
 // open returns a file for a path. It does not touch the disk. refuse is the Refuse of follow.Format.
 func (s *file[T]) open(path string, missing *T, refuse func() error, parse func(data []byte) (*T, error)) {
-	s.path, s.missing, s.turn = path, missing, make(chan struct{}, 1)
+	s.path = path
+	s.missing = missing
+	s.turn = make(chan struct{}, 1)
 	s.format = follow.Format[T]{Limit: MaxBytes, Grace: follow.SaveBound, Refuse: refuse, Unreadable: s.unreadable,
 		Parse: func(data []byte) (*T, error) {
 			c, err := parse(data)

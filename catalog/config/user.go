@@ -64,7 +64,9 @@ func (u *User) Over(c *Config) *Config {
 	}
 
 	over := content{Config: *c}
-	over.Projects, over.Executors, over.WorkflowTools.Sources = nil, nil, nil
+	over.Projects = nil
+	over.Executors = nil
+	over.WorkflowTools.Sources = nil
 	newParser(FileName, true).decode(u.root, &over) // ParseUser has found no errors
 	n := &over.Config
 	n.Projects = merged(c.Projects, n.Projects, func(p Project) string { return p.Name })
@@ -202,8 +204,9 @@ func (a *Approval) apply(project *Config) *Config {
 		from.QualityGate.ReviewerExecutor
 	c.WorkflowTools.Sources = from.WorkflowTools.Sources
 	c.Projects, c.Executors = from.Projects, from.Executors
-	c.Attempts.Worktrees, c.Attempts.Copy, c.Attempts.Setup = from.Attempts.Worktrees, from.Attempts.Copy,
-		from.Attempts.Setup
+	c.Attempts.Worktrees = from.Attempts.Worktrees
+	c.Attempts.Copy = from.Attempts.Copy
+	c.Attempts.Setup = from.Attempts.Setup
 	c.Attempts.PushTo = from.Attempts.PushTo
 	c.Attempts.AutoStart = from.Attempts.AutoStart
 	c.Run.Executor = from.Run.Executor

@@ -326,7 +326,9 @@ func addOutput(made, o *yaml.Node) {
 			path, kind = scalar(get(o, "directory")), "files"
 		}
 		if path == "" && len(o.Content) > 0 { // "- report.md: what it is"
-			path, kind, about = o.Content[0].Value, "file", "; "+allText(o.Content[1])
+			path = o.Content[0].Value
+			kind = "file"
+			about = "; " + allText(o.Content[1])
 		} else if told := scalar(get(o, "description")); told != "" {
 			about = "; " + told
 		}
@@ -518,7 +520,8 @@ func mapping(pairs ...any) *yaml.Node {
 
 // scalar returns the text of a scalar, or "".
 func scalar(n *yaml.Node) string {
-	if n = yamltree.Target(n); n == nil || n.Kind != yaml.ScalarNode || yamltree.IsNull(n) {
+	n = yamltree.Target(n)
+	if n == nil || n.Kind != yaml.ScalarNode || yamltree.IsNull(n) {
 		return ""
 	}
 	return n.Value

@@ -130,7 +130,9 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 
 	var f file2
 	d.Decode(root, &f)
-	j.Name, j.Summary, j.Format = f.Name, f.Summary, 2
+	j.Name = f.Name
+	j.Summary = f.Summary
+	j.Format = 2
 	declared := map[string]bool{"": true}
 	for i := range f.Arguments {
 		a := &f.Arguments[i]
@@ -160,7 +162,8 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 	passed := map[string]bool{}
 	for i := range j.Workflows {
 		w := &j.Workflows[i]
-		if j.passOn(w, passed); len(w.Inputs) > maxInputs && !d.Full() {
+		j.passOn(w, passed)
+		if len(w.Inputs) > maxInputs && !d.Full() {
 			d.FaultAt(place{"workflows", w.Name},
 				"takes more than %d inputs, with those of the workflows that it calls: have fewer", maxInputs)
 		}

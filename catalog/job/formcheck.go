@@ -283,7 +283,10 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 	}
 
 	for _, in := range s.Call.Inputs {
-		at, to, from, sure := append(slices.Clip(at), "inputs", in.Name), of.Input(in.Name), (*madeOutput)(nil), false
+		at := append(slices.Clip(at), "inputs", in.Name)
+		to := of.Input(in.Name)
+		from := (*madeOutput)(nil)
+		sure := false
 		for i := range all {
 			if all[i].Name == in.From {
 				from, sure = &all[i], sure || all[i].sure

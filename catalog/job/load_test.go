@@ -484,7 +484,8 @@ func checkShape(t *testing.T, of any, o object) {
 		if name == "" || name[0] == ',' {
 			continue
 		}
-		if all = append(all, name); f.Tag.Get("add") != "" {
+		all = append(all, name)
+		if f.Tag.Get("add") != "" {
 			required = append(required, name)
 		}
 	}

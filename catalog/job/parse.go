@@ -242,7 +242,8 @@ func (d *decoder) checkDependencies(j *Job, i int, at place) {
 // step returns the index of a step. It reports a reference to a missing step, unless errors in the steps
 // themselves may explain that.
 func (d *decoder) step(j *Job, id string, at place) (i int, ok bool) {
-	if i, ok = j.steps[id]; ok || id == "" || d.Full() {
+	i, ok = j.steps[id]
+	if ok || id == "" || d.Full() {
 		return i, ok
 	}
 

@@ -73,7 +73,9 @@ func (w *Sequence) addForm(d *yamltree.Decoder, n int, v value) {
 		w.call(f.call(), n)
 		return
 	}
-	made, steps, within := new(Form), &f.Steps, place{n, "steps"}
+	made := new(Form)
+	steps := &f.Steps
+	within := place{n, "steps"}
 	switch kind[0] {
 	case "for_each":
 		made.ForEach = &f.ForEach

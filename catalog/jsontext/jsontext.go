@@ -109,7 +109,8 @@ func Members(raw []byte) iter.Seq2[Member, error] {
 				break
 			}
 			m.Name = t.(string) // the decoder accepts nothing else as a name
-			if err = d.Decode(&m.Value); err == nil && !yield(m, nil) {
+			err = d.Decode(&m.Value)
+			if err == nil && !yield(m, nil) {
 				return
 			}
 		}
@@ -170,7 +171,8 @@ func Clip(s string, n int) string {
 		if count == n-1 {
 			cut = i
 		}
-		if count++; count > n {
+		count++
+		if count > n {
 			return s[:cut] + "…"
 		}
 	}
@@ -219,7 +221,9 @@ func distance(a, b string, limit int) int {
 		return limit
 	}
 
-	before, previous, current := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	before := make([]int, len(b)+1)
+	previous := make([]int, len(b)+1)
+	current := make([]int, len(b)+1)
 	for k := range previous {
 		previous[k] = k
 	}

@@ -216,7 +216,8 @@ func reachable(root *jsonschema.Schema) (all map[*jsonschema.Schema]*parts, ok b
 	}
 	for len(later) > 0 {
 		next := later[len(later)-1]
-		if later = later[:len(later)-1]; !visit(next) {
+		later = later[:len(later)-1]
+		if !visit(next) {
 			return nil, false
 		}
 	}
@@ -240,7 +241,8 @@ func (s *Schema) affordable(value any, most int) bool {
 		}
 		before := together
 		for _, child := range p.swept {
-			if together = 0; !count(child, v) {
+			together = 0
+			if !count(child, v) {
 				return false
 			}
 		}
@@ -257,7 +259,8 @@ func (s *Schema) affordable(value any, most int) bool {
 
 		p := s.parts[at]
 		steps += 1 + compared/16
-		if together++; steps > most || together > maxSteps || !each(p.inPlace, v) {
+		together++
+		if steps > most || together > maxSteps || !each(p.inPlace, v) {
 			return false
 		}
 		switch v := v.(type) {

@@ -186,7 +186,8 @@ const maxDocumentSteps = 20_000_000
 func Document(data []byte) (value any, err error) {
 	defer recovered(&err)
 	if json.Valid(data) && jsontext.Depth(data) <= maxDepth {
-		if err = json.Unmarshal(data, &value); err != nil || members(value) == written(data) {
+		err = json.Unmarshal(data, &value)
+		if err != nil || members(value) == written(data) {
 			return value, err
 		}
 	}

@@ -32,7 +32,9 @@ func sweepParts(s *jsonschema.Schema) {
 	s.PropertyNames, s.Contains = nil, nil
 
 	if _, ok := s.AdditionalProperties.(*jsonschema.Schema); ok || len(s.PatternProperties) > 0 {
-		w.properties, w.patterns, w.others = s.Properties, s.PatternProperties, s.AdditionalProperties
+		w.properties = s.Properties
+		w.patterns = s.PatternProperties
+		w.others = s.AdditionalProperties
 		s.PatternProperties, s.AdditionalProperties = nil, nil
 	}
 
@@ -162,7 +164,8 @@ func (w *sweep) checkNames(ctx *jsonschema.ValidatorContext, object map[string]a
 		}
 		ctx.AddErr(&jsonschema.ValidationError{SchemaURL: w.names.Location,
 			InstanceLocation: slices.Clone(ctx.ValueLocation()), ErrorKind: &kind.PropertyNames{Property: name}})
-		if kept++; kept == maxKept {
+		kept++
+		if kept == maxKept {
 			return
 		}
 	}

@@ -116,7 +116,9 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	a := &fakery{list: listOf(workflow("1", "one"))}
 	b := &fakery{list: listOf(workflow("2", "two"))}
 	d := &fakery{list: listOf(workflow("3", "three"))}
-	first, second, third := overHTTP(t, "a", a), overHTTP(t, "b", b), overHTTP(t, "d", d)
+	first := overHTTP(t, "a", a)
+	second := overHTTP(t, "b", b)
+	third := overHTTP(t, "d", d)
 	r := open(t, settings(first, second))
 	r.tools(t, "one", "two")
 	changed := second

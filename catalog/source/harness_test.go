@@ -129,7 +129,8 @@ func (r *rig) execute(t *testing.T, w *source.Workflow, input string) (*source.A
 func (r *rig) gives(t *testing.T, w *source.Workflow, input, want string, what ...any) {
 	t.Helper()
 	got, err := r.execute(t, w, input)
-	if testkit.Works(t, err, what...); err == nil {
+	testkit.Works(t, err, what...)
+	if err == nil {
 		testkit.Equal(t, string(got.Output), want, what...)
 		testkit.Equal(t, got.State, source.Completed, what...)
 	}

@@ -83,7 +83,9 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 	taken := make(map[string]bool, len(all)+len(reserved))
 	imitated := make(map[string]bool, len(reserved))
 	for _, name := range reserved {
-		sharing[name], taken[name], imitated[comparableName(name)] = 1, true, true
+		sharing[name] = 1
+		taken[name] = true
+		imitated[comparableName(name)] = true
 	}
 	for i, w := range all {
 		names[i] = plainName(prefix, &w.Workflow)

@@ -44,7 +44,8 @@ func (o *owner) Receive(ctx context.Context, m update) error {
 	limited, cancel := context.WithTimeout(ctx, settingsWithin)
 	defer cancel()
 	err := o.configure(limited)
-	if o.publish(); err != nil {
+	o.publish()
+	if err != nil {
 		m.reply.Fail(err)
 	} else {
 		m.reply.Send(struct{}{})
@@ -142,7 +143,9 @@ func (o *owner) publish() {
 
 	old := c.snapshot.Load()
 	next := o.snapshot(offers, reserved, now)
-	o.offers, o.reserved, o.made = offers, reserved, c.applied.Load()
+	o.offers = offers
+	o.reserved = reserved
+	o.made = c.applied.Load()
 	if !sameSnapshot(old, next) {
 		c.snapshot.Store(next)
 		c.changed.Wake()

@@ -52,7 +52,8 @@ func parseWorkflow(source string, text json.RawMessage) (_ *offered, label strin
 	if n := utf8.RuneCountInString(w.Name); n > maxName {
 		faults = append(faults, fmt.Sprintf("name has %d characters, at most %d are allowed", n, maxName))
 	}
-	if label = jsontext.Clip(cmp.Or(w.ID, w.Name), 100); len(faults) > 0 {
+	label = jsontext.Clip(cmp.Or(w.ID, w.Name), 100)
+	if len(faults) > 0 {
 		return nil, label, errors.New(strings.Join(faults, "; "))
 	}
 	if n := utf8.RuneCountInString(w.Description); n > maxDescription {
@@ -90,7 +91,9 @@ func parseWorkflow(source string, text json.RawMessage) (_ *offered, label strin
 		w.note("its inputSchema is listed as it is, and arguments are checked against all of it but what this server "+
 			"cannot check: %s", strings.Join(c.unchecked, "; "))
 	}
-	w.InputSchema, w.Adapted, w.check = c.listed, c.adapted, c.check
+	w.InputSchema = c.listed
+	w.Adapted = c.adapted
+	w.check = c.check
 	return w, label, nil
 }
 
@@ -181,7 +184,8 @@ func compileSchema(raw json.RawMessage) *inputSchema {
 	}
 
 	object, compiled, err := compileObject(raw)
-	if s.err = err; err != nil {
+	s.err = err
+	if err != nil {
 		return s
 	}
 	s.check, s.unchecked = compiled.Check, compiled.Unchecked
@@ -217,7 +221,8 @@ func compileObject(raw json.RawMessage) (json.RawMessage, *schema.Schema, error)
 	case in.Type == nil:
 		// MCP requires the type. A schema with only properties implies it.
 		rest := bytes.TrimPrefix(object, []byte("{"))
-		if object = json.RawMessage(`{"type":"object"`); len(rest) > 1 {
+		object = json.RawMessage(`{"type":"object"`)
+		if len(rest) > 1 {
 			object = append(object, ',')
 		}
 		object = append(object, rest...)

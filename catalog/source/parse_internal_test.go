@@ -264,7 +264,9 @@ func TestWhatIsSkippedIsBounded(t *testing.T) {
 }
 
 func TestPagesAreBounded(t *testing.T) {
-	g, pages, err := newListing("s", nil), 0, error(nil)
+	g := newListing("s", nil)
+	pages := 0
+	err := error(nil)
 	for ; err == nil; pages++ {
 		_, err = g.add(fmt.Appendf(nil, `{"workflows":[{"id":"%d","name":"n","description":"d"}],"nextCursor":"%d"}`,
 			pages, pages))
@@ -441,7 +443,8 @@ func TestTheSameErrorIsToldOnce(t *testing.T) {
 func TestLeavingAndRedirects(t *testing.T) {
 	hops := 0
 	srv := serving(t, func(w http.ResponseWriter, r *http.Request) {
-		if hops--; hops >= 0 {
+		hops--
+		if hops >= 0 {
 			http.Redirect(w, r, "/"+fmt.Sprint(hops), http.StatusTemporaryRedirect)
 		}
 	})

@@ -187,7 +187,8 @@ func (p *portable) keyword(s node, key string, v any, open []string, level int) 
 		members, _ := v.(node)
 		out := slices.Clone(members)
 		for i, m := range out {
-			if out[i].Value = p.schema(m.Value, open, level+1); key != "patternProperties" {
+			out[i].Value = p.schema(m.Value, open, level+1)
+			if key != "patternProperties" {
 				out[i].Key = p.name(m.Key)
 			}
 			if names, ok := m.Value.([]any); ok {
@@ -318,7 +319,9 @@ func (p *portable) name(name string) string {
 		listed = shorten(listed+"_"+digest(name, 8), name, maxToolName)
 	}
 	p.changed("properties whose names model APIs refuse are renamed")
-	p.names[name], p.taken[listed], p.Renamed[listed] = listed, true, name
+	p.names[name] = listed
+	p.taken[listed] = true
+	p.Renamed[listed] = name
 	return listed
 }
 

@@ -347,7 +347,8 @@ func beRaw() {
 				}
 			}
 			os.Stdout.Write(o.Before)
-			if result = string(o.Result); o.Size > 0 {
+			result = string(o.Result)
+			if o.Size > 0 {
 				result = largeResult(o.Size)
 			}
 		}

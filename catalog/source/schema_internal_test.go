@@ -248,7 +248,10 @@ func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 	var all []string
 	for block := range strings.SplitSeq(strings.TrimSpace(string(testkit.Get(os.ReadFile(file)).Must(t))), "\n\n") {
 		lines := strings.Split(block, "\n")
-		name, schema, good, bad := lines[0], lines[1], json.RawMessage(lines[2]), json.RawMessage(lines[3])
+		name := lines[0]
+		schema := lines[1]
+		good := json.RawMessage(lines[2])
+		bad := json.RawMessage(lines[3])
 		s := compileSchema(json.RawMessage(schema))
 		testkit.Need(t, s.err == nil, "%s: %v", name, s.err)
 
@@ -348,7 +351,9 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 	testkit.Need(t, listed["user id"] != "user_id", "%v", listed)
 
 	tool := &Tool{Name: "n", Workflow: w.Workflow, origin: w, check: w.check}
-	user, japan, tree := listed["user id"], listed["日本"], listed["a tree"]
+	user := listed["user id"]
+	japan := listed["日本"]
+	tree := listed["a tree"]
 	for given, want := range map[string]string{
 		`{"filter_name":"x","` + user + `":1.50,"user_id":"` + user +
 			`"}`: `{"filter[name]":"x","user id":1.50,"user_id":"` + user + `"}`,

@@ -108,7 +108,9 @@ func (s *source) run(ctx context.Context) {
 		if s.served && (malformed || s.def.URL != "") && time.Since(repaired) > settleBetween {
 			// A good connection that breaks on a message is replaced immediately. Meanwhile the source does
 			// not count as away: calls wait for the next connection.
-			s.served, s.broken, repaired = false, true, time.Now()
+			s.served = false
+			s.broken = true
+			repaired = time.Now()
 			s.logger.Warn("a source cannot be reached; trying again", "error", err)
 			continue
 		}
@@ -307,7 +309,8 @@ func (s *source) queryNow(ctx context.Context, l *link, a *schedule) error {
 	}
 
 	s.failed(err, true)
-	if a.failures++; a.failures <= s.policy.Load().retries && !errors.Is(err, errEndless) {
+	a.failures++
+	if a.failures <= s.policy.Load().retries && !errors.Is(err, errEndless) {
 		a.next = time.Now().Add(a.pause.Next())
 		return nil
 	}

@@ -251,7 +251,9 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 }
 
 func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
-	hangs, broken, fine := &fakery{}, &fakery{}, &fakery{list: listOf(workflow("3", "fine"))}
+	hangs := &fakery{}
+	broken := &fakery{}
+	fine := &fakery{list: listOf(workflow("3", "fine"))}
 	for _, f := range []*fakery{hangs, broken} {
 		f.list = listOf(workflow("1", "known"))
 	}

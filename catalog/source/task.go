@@ -92,7 +92,8 @@ func (t *sourceTask) answer() (*Answer, error) {
 		if err := json.Unmarshal(t.Result, inner); err != nil || inner.fault != "" || inner.task != nil {
 			return nil, &RefusedError{Text: "the result of its task is not that of a tool", Garbled: true}
 		}
-		if a.State, a.Output = Completed, shallow(inner.value()); inner.IsError {
+		a.State, a.Output = Completed, shallow(inner.value())
+		if inner.IsError {
 			a.State, a.Error = Failed, inner.text()
 		}
 	}

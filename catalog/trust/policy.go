@@ -59,7 +59,10 @@ func (p *Policy) Approve(project *config.Config, user *config.User) *config.Appr
 	if same && (p.answer.Withheld == nil || time.Now().Before(p.recheckAt)) {
 		return p.answer
 	}
-	p.project, p.user, p.record, p.fault = project, user, record, fault
+	p.project = project
+	p.user = user
+	p.record = record
+	p.fault = fault
 	began := time.Now()
 	answer := p.decide(project, user, record, err)
 	p.recheckAt = time.Now().Add(max(time.Second, 20*time.Since(began))) // since a project may name a huge file
@@ -132,7 +135,9 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 		},
 	}
 	if err == nil && p.good != nil && record.Granted(p.set.Hash()) {
-		a.Use, a.Files, a.Withheld.Kept = p.good, record.files(p.set), true
+		a.Use = p.good
+		a.Files = record.files(p.set)
+		a.Withheld.Kept = true
 	}
 	return a
 }
@@ -378,7 +383,12 @@ func (l *Ledger) Revoke(ctx context.Context) error {
 
 // Deny removes all grants, and refuses everything until the next Grant.
 func (l *Ledger) Deny(ctx context.Context) error {
-	return l.change(ctx, func(r *Record) { r.Denied, r.Grants, r.Checks, r.Bound = true, nil, nil, nil })
+	return l.change(ctx, func(r *Record) {
+		r.Denied = true
+		r.Grants = nil
+		r.Checks = nil
+		r.Bound = nil
+	})
 }
 
 // Bind records that the folder uses a project in a database.

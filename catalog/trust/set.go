@@ -166,7 +166,8 @@ type builder struct {
 func (b *builder) add(key string, value any, commands ...[]string) {
 	e := Entry{Key: key}
 	var err error
-	if e.Value, err = json.Marshal(value); err != nil && b.err == nil {
+	e.Value, err = json.Marshal(value)
+	if err != nil && b.err == nil {
 		b.err = fmt.Errorf("%s: %w", key, err)
 	}
 	for _, command := range commands {

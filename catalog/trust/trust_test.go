@@ -325,7 +325,9 @@ func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 		approves(false, what, entry(root, c))
 	}
 	other := base
-	other.Name, other.Files, other.Protect = "renamed", []string{"src/**"}, []string{"tests/**"}
+	other.Name = "renamed"
+	other.Files = []string{"src/**"}
+	other.Protect = []string{"tests/**"}
 	approves(true, "name, files and protect", entry(root, other))
 	script(workspace, "exit 0")
 	approves(true, "an attempt", entry(workspace, base))

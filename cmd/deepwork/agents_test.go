@@ -306,7 +306,9 @@ type stepping struct {
 }
 
 func (a *stepping) record(s stepped) {
-	s.Step, s.N, s.PID = a.step, a.n, os.Getpid()
+	s.Step = a.step
+	s.N = a.n
+	s.PID = os.Getpid()
 	f, err := os.OpenFile(filepath.Join(a.dir, "journal"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	mustDo("recording", err)
 	defer f.Close()

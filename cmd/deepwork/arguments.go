@@ -125,7 +125,8 @@ func (f *argumentFlag) Set(text string) error {
 			most != nil && !(n <= *most) || f.seconds() && n == 0 {
 			return f.expects()
 		}
-		if value = n; f.argument.Kind == "integer" {
+		value = n
+		if f.argument.Kind == "integer" {
 			value = int(n)
 		}
 	default:

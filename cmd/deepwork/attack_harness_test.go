@@ -236,7 +236,9 @@ func (v *victim) intact(after string) {
 
 func (v *victim) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, attacked, args...)
-	cmd.Env, cmd.Dir, cmd.WaitDelay = v.env, v.root, time.Second
+	cmd.Env = v.env
+	cmd.Dir = v.root
+	cmd.WaitDelay = time.Second
 	return cmd
 }
 

@@ -56,7 +56,8 @@ description is read from stdin. An agent that is already at work isn't told.` + 
 			}
 			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
 				file := ""
-				if change.TaskID = t.TaskID; change.Title == nil && change.Description == nil {
+				change.TaskID = t.TaskID
+				if change.Title == nil && change.Description == nil {
 					file, err = a.editTask(t, &change)
 				} else if change.Description != nil {
 					*change.Description, err = a.argumentOrStdin(*change.Description, "description")
@@ -64,7 +65,8 @@ description is read from stdin. An agent that is already at work isn't told.` + 
 				if err != nil {
 					return err
 				}
-				if _, err = engine.UpdateTask(ctx, atTerminal, change); err != nil && file != "" {
+				_, err = engine.UpdateTask(ctx, atTerminal, change)
+				if err != nil && file != "" {
 					return fmt.Errorf("%w\nYour text is in %s", err, file)
 				} else if err != nil {
 					return err
@@ -127,7 +129,9 @@ func (a *app) inEditor(path string) error {
 	}
 
 	cmd := exec.Command(editor[0], append(editor[1:], path)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.rawOut, os.Stderr
+	cmd.Stdin = a.in
+	cmd.Stdout = a.rawOut
+	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("the editor %s failed: %w", editor[0], err)
 	}
@@ -199,7 +203,8 @@ Without FILE:LINE, print those that wait. With - as TEXT it is read from stdin.`
 		RunE: func(cmd *cobra.Command, given []string) (err error) {
 			if len(given) > 1 {
 				at := strings.LastIndexByte(given[1], ':')
-				if one.Line, err = strconv.Atoi(given[1][at+1:]); at < 1 || err != nil || len(given) < 3 {
+				one.Line, err = strconv.Atoi(given[1][at+1:])
+				if at < 1 || err != nil || len(given) < 3 {
 					return usagef(cmd, "a comment needs FILE:LINE and a text, such as README.md:7 \"Say why.\"")
 				}
 				one.File = given[1][:at]

@@ -170,7 +170,9 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 	id, branch := now.AttemptID[:shortID], inline(now.WorkspaceBranch)
 	for _, m := range done {
 		i := slices.IndexFunc(now.Repos, func(r attempt.AttemptRepo) bool { return r.RepoID == m.RepoID })
-		path, target, commit := inline(now.Repos[i].WorktreePath), inline(m.TargetBranch), optional(m.Commit)
+		path := inline(now.Repos[i].WorktreePath)
+		target := inline(m.TargetBranch)
+		commit := optional(m.Commit)
 		commit = commit[:min(len(commit), 12)]
 		for _, remark := range m.Remarks {
 			a.note(&remark)

@@ -131,7 +131,8 @@ func startRepos(ctx context.Context, engine *attempt.Engine, project string, f s
 			branch = f.target
 		}
 		if branch == "" && r.Path != "" {
-			if branch, err = worktree.CurrentBranch(ctx, r.Path); err == nil && branch == "" {
+			branch, err = worktree.CurrentBranch(ctx, r.Path)
+			if err == nil && branch == "" {
 				return nil,
 					fmt.Errorf("no branch is checked out in %s; name the one to start from with --target", r.Path)
 			} // starting explains errors better
@@ -159,7 +160,9 @@ TEXT the message is read from stdin.` + attemptIDs.help(),
 				if text, err = a.argumentOrStdin(text, "message"); err != nil {
 					return err
 				}
-				follow.Target, follow.Action, follow.Prompt = t, attempt.ActionSend, &text
+				follow.Target = t
+				follow.Action = attempt.ActionSend
+				follow.Prompt = &text
 				if queue {
 					follow.Action = attempt.ActionQueue
 				}
@@ -276,7 +279,8 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 			return a.detachedNote(id)
 		}
 		if err == nil {
-			if err = a.printMessages(r); r.State == board.Queued && a.out.Err() != nil {
+			err = a.printMessages(r)
+			if r.State == board.Queued && a.out.Err() != nil {
 				err = nil // the agent starts although nobody reads this
 			}
 		}
@@ -297,7 +301,8 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 			said = true
 		}
 		after = r.NextIndex
-		if drawn++; r.State == board.Running && !a.raw && !a.json {
+		drawn++
+		if r.State == board.Running && !a.raw && !a.json {
 			a.out.Draw(fmt.Sprintf("%s %s %s", spin(drawn), r.State.Words(), time.Since(begun).Round(time.Second)))
 		}
 	}

@@ -65,7 +65,8 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 	a.printTask(t)
 	for i, r := range full.Attempts {
 		fmt.Fprintln(a.out)
-		if a.printAttempt(r); i == 0 {
+		a.printAttempt(r)
+		if i == 0 {
 			a.printNext(ctx, engine, r)
 		}
 	}
@@ -131,7 +132,8 @@ func (a *app) next(r *attempt.AttemptReply, run *board.RunReply) string {
 	var all []string
 	add := func(format string, args ...any) {
 		command, purpose, _ := strings.Cut("deepwork "+fmt.Sprintf(format, args...), " (to ")
-		if command = a.onPath(command); purpose != "" {
+		command = a.onPath(command)
+		if purpose != "" {
 			command += " (to " + purpose
 		}
 		all = append(all, command)

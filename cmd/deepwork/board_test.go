@@ -398,7 +398,10 @@ func TestBoardHasOwners(t *testing.T) {
 		other.client = connectNetwork(t, url, token[name])
 		return &other
 	}
-	ann, bob, eve, solo := as("ann"), as("bob"), as("eve"), as("solo")
+	ann := as("ann")
+	bob := as("bob")
+	eve := as("eve")
+	solo := as("solo")
 	tools := testkit.Get(eve.client.ListTools(t.Context(), nil)).Must(t)
 	for _, tool := range tools.Tools {
 		testkit.True(t, slices.Contains(forAll, tool.Name) || slices.ContainsFunc(boardRows, func(r boardRow) bool {

@@ -227,7 +227,10 @@ func floor(pkg string) int {
 func TestImportsRunDown(t *testing.T) {
 	root := filepath.Join("..", "..")
 	module, _, _ := strings.Cut(strings.TrimPrefix(readAll(root, "go.mod"), "module "), "\n")
-	files, crossed, held, set := 0, map[string]bool{}, map[string]int{}, token.NewFileSet()
+	files := 0
+	crossed := map[string]bool{}
+	held := map[string]int{}
+	set := token.NewFileSet()
 	must(t, walkSources(root, func(name string) error {
 		if !strings.HasSuffix(name, ".go") {
 			return nil

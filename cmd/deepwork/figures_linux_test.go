@@ -37,7 +37,9 @@ import (
 //	go test -run xxx -bench . ./cmd/deepwork
 
 func init() {
-	programs["mcp-echo"], programs["mcp-source"], programs["mcp-reviewer"] = echoServer, syncSource, quickReviewer
+	programs["mcp-echo"] = echoServer
+	programs["mcp-source"] = syncSource
+	programs["mcp-reviewer"] = quickReviewer
 }
 
 // bareServer is a server of the same SDK, whose tools answer with a text made of their arguments.
@@ -217,7 +219,9 @@ func BenchmarkFinishedStepStdio(b *testing.B) {
 				wr = append(wr, together(b, callers, 25, func(c, _ int) error { return write(strconv.Itoa(c)) }))
 				f = append(f, together(b, callers, 25, finish))
 			}
-			te, tw, tf := median(e), median(wr), median(f)
+			te := median(e)
+			tw := median(wr)
+			tf := median(f)
 			report(b, map[string]float64{"echo-µs": te, "write-µs": tw, "step-µs": tf})
 			if callers == 1 {
 				b.ReportMetric(tf/(te+1.2*tw), "of-allowed(<=1)")

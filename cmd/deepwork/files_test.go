@@ -43,7 +43,9 @@ func writesOnly(arg ast.Expr) (found bool) {
 
 // What lies in a project's or a job's folder may be a link, a pipe or a device: one function opens it.
 func TestFilesAreOpenedByOneFunction(t *testing.T) {
-	root, set, used := filepath.Join("..", ".."), token.NewFileSet(), map[string]bool{}
+	root := filepath.Join("..", "..")
+	set := token.NewFileSet()
+	used := map[string]bool{}
 	opens := []string{"ReadFile", "Open", "OpenFile", "OpenInRoot", "OpenRoot", "DirFS"}
 	must(t, walkSources(root, func(name string) error {
 		rel := filepath.ToSlash(testkit.Get(filepath.Rel(root, name)).Must(t))

@@ -99,7 +99,9 @@ func inSessions(ctx context.Context, engine *workflow.Engine, board []candidate)
 		r := related{session: s.ID}
 		for _, c := range board {
 			if c.kind != "task" && c.id == s.AttemptID {
-				r.task, r.attempt, r.run = c.task, c.attempt, c.run
+				r.task = c.task
+				r.attempt = c.attempt
+				r.run = c.run
 			}
 		}
 		all = append(all, candidate{"session", s.ID, s.Status + ": " + s.Goal, s.StartedAt, r})
@@ -115,7 +117,8 @@ func (k idKind) choose(given string, all []candidate) (id string, err error) {
 	newest := candidate{}
 	for _, c := range all {
 		if strings.Contains(k.kinds, c.kind) {
-			if own = append(own, c); c.created.After(newest.created) {
+			own = append(own, c)
+			if c.created.After(newest.created) {
 				newest = c
 			}
 		}

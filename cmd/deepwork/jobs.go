@@ -376,7 +376,8 @@ of the events that "deepwork run --json" prints, one per line.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			schema := job.Schema()
 			if len(args) > 0 && args[0] != "job" {
-				if schema = runEventSchema; args[0] != "run" {
+				schema = runEventSchema
+				if args[0] != "run" {
 					return usagef(cmd, "there is no schema %q; give job or run", args[0])
 				}
 			}

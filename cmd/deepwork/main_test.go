@@ -115,7 +115,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if exit, ok := err.(*exec.ExitError); ok {
 		got, err = exit.ExitCode(), nil
 	}
-	if ts.Check(err); got != want {
+	ts.Check(err)
+	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
 }
@@ -179,7 +180,8 @@ func visit(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg || len(args) < 3 || len(args) > 5, "visit [-new] FILE PATH STATUS [REGEXP [VARIABLE]]")
 	var text []byte
 	for began := time.Now(); !strings.Contains(string(text), "\n"); time.Sleep(10 * time.Millisecond) {
-		if text, _ = os.ReadFile(ts.MkAbs(args[0])); time.Since(began) > time.Minute {
+		text, _ = os.ReadFile(ts.MkAbs(args[0]))
+		if time.Since(began) > time.Minute {
 			ts.Fatalf("%s has no URL: %q", args[0], text)
 		}
 	}

@@ -77,7 +77,9 @@ func (a *app) onPath(command string) string {
 		return command
 	}
 
-	path, store, of := a.path, a.store, strings.Fields(command)[1]
+	path := a.path
+	store := a.store
+	of := strings.Fields(command)[1]
 	if a.found {
 		path = ""
 	}

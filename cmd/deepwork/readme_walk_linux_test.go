@@ -160,7 +160,9 @@ func newNewcomer(t *testing.T) *newcomer {
 	top := testkit.Dir(t)
 	checkout := testkit.Get(filepath.Abs(filepath.Join("..", ".."))).Must(t)
 	n := &newcomer{t: t, top: top, dir: checkout}
-	bin, home, project := filepath.Join(top, "bin"), filepath.Join(top, "home"), n.project()
+	bin := filepath.Join(top, "bin")
+	home := filepath.Join(top, "home")
+	project := n.project()
 	for _, dir := range []string{bin, home, project} {
 		must(t, os.MkdirAll(dir, 0o755))
 	}
@@ -258,7 +260,9 @@ func (n *newcomer) program(args ...string) *exec.Cmd {
 		path = filepath.Join(n.top, "home", "go", "bin", "deepwork")
 	}
 	cmd := exec.CommandContext(n.t.Context(), path, args...)
-	cmd.Dir, cmd.Env, cmd.Stderr = n.project(), n.env, n.t.Output()
+	cmd.Dir = n.project()
+	cmd.Env = n.env
+	cmd.Stderr = n.t.Output()
 	return cmd
 }
 

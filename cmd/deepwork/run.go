@@ -219,7 +219,8 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 	}
 	text = strings.NewReplacer("pass in_place: true", "pass --in-place", "leave in_place out", "leave --in-place out",
 		"leave 'variant' out", "leave :VARIANT out").Replace(text)
-	if text = strings.TrimSuffix(text, "."); doing != "" {
+	text = strings.TrimSuffix(text, ".")
+	if doing != "" {
 		text = doing + ": " + text
 	}
 	return usagef(cmd, "%s", text)

@@ -108,7 +108,8 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 		switch {
 		case ctx.Err() != nil && !asked:
 			asked = true
-			if looking = context.WithoutCancel(ctx); !engine.Interrupt(r.RunID) {
+			looking = context.WithoutCancel(ctx)
+			if !engine.Interrupt(r.RunID) {
 				goesOn := "the run continues in another process. 'deepwork run resume %s' follows it again"
 				now, err = engine.GetRun(looking, atTerminal, board.RunArgs{RunID: r.RunID})
 				if err == nil && now.State == board.Queued {
@@ -163,7 +164,10 @@ func (v *runLines) draw(ctx context.Context, engine *attempt.Engine, r *board.Ru
 
 // progressOf says how far a run is, which steps run and for how long, and the latest message of the last one.
 func progressOf(view *run.View) string {
-	done, all, running, last := 0, 0, "", ""
+	done := 0
+	all := 0
+	running := ""
+	last := ""
 	view.Tree.Each(func(s *run.Step, _ int) {
 		switch all++; s.State {
 		case board.Completed:
@@ -265,7 +269,8 @@ func (v *runLines) show(ctx context.Context, r *board.RunReply) {
 	for _, w := range r.Waits {
 		key := w
 		// a queued run has those of its last leader
-		if key.Until, key.Command = nil, nil; v.waiting[key] || r.State == board.Queued {
+		key.Until, key.Command = nil, nil
+		if v.waiting[key] || r.State == board.Queued {
 			continue
 		}
 		v.waiting[key] = true
@@ -290,7 +295,8 @@ func (v *runLines) show(ctx context.Context, r *board.RunReply) {
 		waits = optional(r.Reason)
 	}
 	said := waits == v.waits || !v.app.json && len(r.Waits) > 0 // of each step
-	if v.waits = waits; waits != "" && !said {
+	v.waits = waits
+	if waits != "" && !said {
 		v.event(runEvent{Event: "run_waiting", RunID: r.RunID, State: r.State, Reason: r.Reason})
 	}
 }
@@ -308,7 +314,9 @@ func (v *runLines) step(ctx context.Context, r *board.RunReply, x board.RunStep,
 
 	if what == "step_ended" {
 		e.unfinished = x.State == board.Completed && !v.isFinished(ctx, x)
-		e.Message, e.Reason, e.Until = x.FinalMessage, x.Error, x.LimitedUntil
+		e.Message = x.FinalMessage
+		e.Reason = x.Error
+		e.Until = x.LimitedUntil
 		if x.StartedAt != nil && x.EndedAt != nil {
 			e.Seconds = new(x.Took().Seconds())
 		}
@@ -414,7 +422,9 @@ func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View)
 func (a *app) printSteps(v *run.View) {
 	var rows [][]string
 	v.Tree.Each(func(s *run.Step, depth int) {
-		name, executor, cost := strings.Repeat("> ", depth)+s.ID, "", ""
+		name := strings.Repeat("> ", depth) + s.ID
+		executor := ""
+		cost := ""
 		if len(s.Agents) > 1 {
 			name += fmt.Sprintf(" (%d agents)", len(s.Agents))
 		}

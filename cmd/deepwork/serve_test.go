@@ -62,7 +62,8 @@ func startServer(t testing.TB, server *exec.Cmd) (url string, log *bufio.Reader)
 	log = bufio.NewReader(stderr)
 	for before := ""; ; {
 		line, err := log.ReadString('\n')
-		if before += line; err != nil {
+		before += line
+		if err != nil {
 			t.Fatalf("the server ended: %v\n%s", err, before)
 		}
 

@@ -102,7 +102,8 @@ func (a *app) reviewAll(ctx context.Context, engine *workflow.Engine, id, stepID
 		case len(tried) > 0:
 			next, err := show.Ask(fmt.Sprintf("\nWaiting for your review: %d more. Look at the next one? Type yes: ",
 				len(waiting)))
-			if next = strings.ToLower(next); err != nil || next != "yes" && next != "y" {
+			next = strings.ToLower(next)
+			if err != nil || next != "yes" && next != "y" {
 				return failed
 			}
 		}
@@ -238,7 +239,8 @@ func (a *app) edit(ctx context.Context, engine *workflow.Engine, h *workflow.Han
 		if err != nil {
 			return nil, err
 		}
-		if n, _ = strconv.Atoi(typed); n < 1 || n > len(files) {
+		n, _ = strconv.Atoi(typed)
+		if n < 1 || n > len(files) {
 			return h, nil
 		}
 	}

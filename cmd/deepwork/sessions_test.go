@@ -300,7 +300,9 @@ func TestTheFrameOfAStepsReplyIsSmall(t *testing.T) {
 		"finished_step":  next,
 		"get_step":       callTool(t, client, "get_step", map[string]any{"session_id": id}),
 	} {
-		values, texts, parts := 0, map[string]int{}, 0
+		values := 0
+		texts := map[string]int{}
+		parts := 0
 		var walk func(v any)
 		walk = func(v any) {
 			switch v := v.(type) {

@@ -220,7 +220,8 @@ server continues with remote runs at other systems.`,
 			if err != nil {
 				return err
 			}
-			if here.Project = cmp.Or(project, here.Project); here.URL == "" {
+			here.Project = cmp.Or(project, here.Project)
+			if here.URL == "" {
 				project, here = here.Project, backend.Choice{}
 			} else {
 				project = here.Project

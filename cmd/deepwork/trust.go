@@ -284,7 +284,8 @@ func (a *app) showChanges(record *trust.Record, set, fresh trust.Set) {
 
 	for _, e := range fresh {
 		files := record.ChangedFiles(e)
-		if content(e, files); files == nil {
+		content(e, files)
+		if files == nil {
 			fmt.Fprintf(a.out, "  new: %s\n", trust.Word(e.Key))
 		}
 	}

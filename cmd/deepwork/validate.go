@@ -148,7 +148,8 @@ func (a *app) printChanges(before, now []*validate.Check) (changed bool) {
 			continue
 		}
 		changed = true
-		if a.printCheck(c); len(c.Diagnostics) == 0 {
+		a.printCheck(c)
+		if len(c.Diagnostics) == 0 {
 			fmt.Fprintf(a.out, "%s: ok\n", inline(c.File))
 		}
 	}

@@ -61,8 +61,9 @@ func TestWhatIsNext(t *testing.T) {
 			Repos:           []attempt.AttemptRepo{{Merging: true}},
 		}, nil, []string{send + ` "Resolve the conflicts`, "board merge --abort 01234567"}},
 	} {
-		c.r.AttemptID, c.r.TaskID, c.r.Executor = "01234567-89ab-cdef-0123-456789abcdef",
-			"89abcdef-89ab-cdef-0123-456789abcdef", "CODER"
+		c.r.AttemptID = "01234567-89ab-cdef-0123-456789abcdef"
+		c.r.TaskID = "89abcdef-89ab-cdef-0123-456789abcdef"
+		c.r.Executor = "CODER"
 		if c.r.Lead == "" {
 			c.r.Lead = task.AgentLeads
 		}

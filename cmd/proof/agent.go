@@ -105,7 +105,9 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 	h := a.history
 	call := h.now()
 	defer func() {
-		t.by, t.call, t.ret = p, call, h.now()
+		t.by = p
+		t.call = call
+		t.ret = h.now()
 		h.with(func() {
 			if t.kind != unsent {
 				h.calls++

@@ -88,7 +88,9 @@ func (s *simulation) judgeBoard(ctx context.Context) error {
 
 	var id, text string
 	var x began
-	tasks, attempts, orders := map[string][]string{}, map[string][]string{}, map[string][]string{} // ids by token
+	tasks := map[string][]string{}
+	attempts := map[string][]string{}
+	orders := map[string][]string{} // ids by token
 
 	// Attempts, and those that were interrupted, which drops what is queued.
 	there, cut := map[string]bool{}, map[string]bool{}

@@ -198,7 +198,8 @@ func (c *clerk) request(ctx context.Context, kind, token string, e *effect) bool
 	c.history.with(func() {
 		switch {
 		case is && e.id == "":
-			if e.id = id; kind == aTask {
+			e.id = id
+			if kind == aTask {
 				c.sim.tasks[id] = &task{}
 			}
 		case is:
@@ -254,7 +255,8 @@ func (c *clerk) start(ctx context.Context, task string) {
 	}})
 	is := c.request(ctx, anAttempt, token, e)
 	c.history.with(func() {
-		if o.refused = e.refused; is {
+		o.refused = e.refused
+		if is {
 			o.of, o.said = e.id, "started"
 			c.sim.tasks[task].attempts = append(c.sim.tasks[task].attempts, e.id)
 		}

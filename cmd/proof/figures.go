@@ -295,8 +295,10 @@ func figureTable(rows []row, began time.Time, took time.Duration) (table string,
 		switch {
 		case r.err != nil:
 			failed++
-			r.measured, r.compared, holds = fmt.Sprintf("FAILED: %.300s",
-				strings.NewReplacer("\n", " ", "|", `\|`).Replace(r.err.Error())), "", "not measured"
+			r.measured = fmt.Sprintf("FAILED: %.300s",
+				strings.NewReplacer("\n", " ", "|", `\|`).Replace(r.err.Error()))
+			r.compared = ""
+			holds = "not measured"
 			err = fmt.Errorf("%s: %w", r.what, r.err)
 		case r.ok:
 			held++

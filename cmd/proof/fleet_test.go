@@ -60,7 +60,10 @@ func TestBreaksAreNoticed(t *testing.T) {
 	}
 	struck := func(t *testing.T, broken string, strikes ...func(*fleet, *testing.T)) string {
 		f := newFleet(t.TempDir(), *simSeed, 0, 0)
-		f.count, f.broken, f.lose, f.strict = 2, broken, 0, true
+		f.count = 2
+		f.broken = broken
+		f.lose = 0
+		f.strict = true
 		defer func() { testkit.Must(t, f.close()) }()
 		pgtest.Need(t, f.layOut(t.Context()))
 		for _, strike := range strikes {
@@ -293,7 +296,8 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 		testkit.Need(t, got.code == "store_unavailable" || got.kind == lost, "while the database is away: code %q: %s",
 			got.code, got.text)
 		if got.code == "store_unavailable" {
-			if refused++; refused == 1 {
+			refused++
+			if refused == 1 {
 				serve()
 			}
 		}

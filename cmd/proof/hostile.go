@@ -287,7 +287,8 @@ func (h *hostile) review(ctx context.Context) error {
 	t := h.client.exchange(ctx, p, "start_workflow",
 		map[string]any{"goal": goal, "job_name": "reviewed", "workflow_name": "w"})
 
-	if t.read(input{Tool: "start_workflow"}); t.code == "job_broken" {
+	t.read(input{Tool: "start_workflow"})
+	if t.code == "job_broken" {
 		return errors.New(t.text)
 	} else if t.kind != given {
 		return nil

@@ -76,7 +76,9 @@ var portSteps = []string{"list, outputs: {todo: {type: file, description: D}}, r
 
 // runItems is the subcommand items.
 func runItems(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	seed, most, kills := uint64(0), 0, 0
+	seed := uint64(0)
+	most := 0
+	kills := 0
 	flags := flag.NewFlagSet("items", flag.ContinueOnError)
 	flags.Uint64Var(&seed, "seed", uint64(time.Now().UnixNano()), "makes the choices")
 	flags.IntVar(&most, "items", 200, "items of the list")
@@ -234,7 +236,8 @@ func (s *items) killItems(ctx context.Context) error {
 
 			c = exec.Command(self, "porter", s.dir, s.id)
 			c.Dir = s.root
-			if s.agents[i] = c; c.Start() != nil {
+			s.agents[i] = c
+			if c.Start() != nil {
 				return fmt.Errorf("starting an agent: %v", c)
 			}
 		}
@@ -370,7 +373,9 @@ func (s *items) judgeItems(ctx context.Context) error {
 			len(children), s.most)
 	}
 
-	r, done, last := whole.record, progressOfAll(whole.record.Progress), time.Time{}
+	r := whole.record
+	done := progressOfAll(whole.record.Progress)
+	last := time.Time{}
 	var want struct {
 		Out, Tidied []string
 	}

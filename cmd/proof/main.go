@@ -137,7 +137,8 @@ func runTasks(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	flags.IntVar(&o.AtOnce, "at-once", 4, "calls at the same time")
 	flags.StringVar(&o.Packages, "packages", "", "folder with the client's node_modules; by default they are installed")
 	err := parse(flags, args, stderr, func() error {
-		if o.Kinds = []string{kind}; kind == "all" {
+		o.Kinds = []string{kind}
+		if kind == "all" {
 			o.Kinds = longwork.Kinds
 		}
 		return o.Check()

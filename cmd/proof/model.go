@@ -94,7 +94,9 @@ func (in input) arguments() map[string]any {
 	}
 	switch in.Tool {
 	case "start_workflow":
-		args["goal"], args["job_name"], args["workflow_name"] = in.Goal, in.Job, in.Workflow
+		args["goal"] = in.Goal
+		args["job_name"] = in.Job
+		args["workflow_name"] = in.Workflow
 	case "finished_step":
 		args["outputs"] = json.RawMessage(in.Outputs)
 		put("notes", in.Text)
@@ -236,7 +238,8 @@ func (s state) finish(in input) []outcome {
 	}
 	named := step != "" || s.byStep || each
 	if step == "" {
-		if step = s.current; each {
+		step = s.current
+		if each {
 			step = s.open()[0]
 		}
 		if each && len(s.open()) > 1 || s.byStep && !slices.Contains(s.pending(), step) {
@@ -347,7 +350,8 @@ func (s state) goTo(step string, all bool) []outcome {
 	}
 	s.byStep = was.byStep || to != was.index
 	s.index, s.begun[number(step)] = to, true
-	if s.current = step; item < 0 {
+	s.current = step
+	if item < 0 {
 		s.current = s.entries()[to][0]
 	}
 	return []outcome{{s, "back to " + step + " clears " + listed(cleared)}}
@@ -358,7 +362,10 @@ func (s *state) withdraw(to string, cleared []string) {
 	s.history += fmt.Sprintf("; from %s to %s: %s", s.current, to, s.progress(cleared))
 	for _, gone := range cleared {
 		i := number(gone)
-		s.done[i], s.unreported[i], s.replies[i], s.begun[i] = finished{}, false, stored{}, false
+		s.done[i] = finished{}
+		s.unreported[i] = false
+		s.replies[i] = stored{}
+		s.begun[i] = false
 		if q := s.question(gone); q != nil {
 			*q = question{}
 		}

@@ -31,7 +31,9 @@ func TestSessionModel(t *testing.T) {
 	one := func(at int64, in input, out string) porcupine.Operation {
 		return porcupine.Operation{Input: in, Call: 2 * at, Output: out, Return: 2*at + 1}
 	}
-	look, file, abort := input{Tool: "get_step"}, input{Tool: "file"}, input{Tool: "abort_workflow", Text: "enough"}
+	look := input{Tool: "get_step"}
+	file := input{Tool: "file"}
+	abort := input{Tool: "abort_workflow", Text: "enough"}
 	finish := func(step string) input { return input{Tool: "finished_step", Step: step, Outputs: paper, Text: "n"} }
 	differ := func(step string) input { return input{Tool: "finished_step", Step: step, Outputs: other} }
 	back := func(step string) input { return input{Tool: "go_to_step", Step: step} }
@@ -461,7 +463,11 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 	const impossible = "a history that cannot have come about"
 	type object = map[string]any
 	step := func(s object, id string) object { return s["step_progress"].(object)[id].(object) }
-	unfinish := func(p object) { p["completed_at"], p["outputs"], p["notes"] = nil, object{}, nil }
+	unfinish := func(p object) {
+		p["completed_at"] = nil
+		p["outputs"] = object{}
+		p["notes"] = nil
+	}
 	for what, c := range map[string]struct {
 		falsify func(s object)
 		want    string

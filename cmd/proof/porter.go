@@ -62,7 +62,8 @@ func (p *porter) act(ctx context.Context) error {
 		}
 
 		open = append(open, r.infos()...)
-		if args["cursor"] = r.Next; r.Next == "" {
+		args["cursor"] = r.Next
+		if r.Next == "" {
 			break
 		}
 	}

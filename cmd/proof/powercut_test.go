@@ -38,7 +38,9 @@ func TestPowerCuts(t *testing.T) {
 	if err := exec.Command(strace, "-f", "-qq", "-o", os.DevNull, os.Args[0], "-test.run=^$").Run(); err != nil {
 		t.Skipf("no process can be traced here: %v", err)
 	}
-	ctx, dir, seed := t.Context(), t.TempDir(), seedOf()
+	ctx := t.Context()
+	dir := t.TempDir()
+	seed := seedOf()
 	w := newWorld(filepath.Join(dir, "project"), dir, seed)
 	w.program = testkit.Get(build(ctx, dir)).Must(t)
 	testkit.Must(t, w.writeProject(loadConfig))
@@ -206,10 +208,14 @@ func readTrace(t *testing.T, path, folder string) *traceLog {
 				}
 				continue
 			}
-			e.call, e.data, e.at = "write", []byte(args[0]), offsets[e.path]
+			e.call = "write"
+			e.data = []byte(args[0])
+			e.at = offsets[e.path]
 			offsets[e.path] += int64(len(e.data))
 		case "pwrite64":
-			e.call, e.data, e.at = "write", []byte(args[0]), testkit.Get(strconv.ParseInt(args[2], 10, 64)).Must(t)
+			e.call = "write"
+			e.data = []byte(args[0])
+			e.at = testkit.Get(strconv.ParseInt(args[2], 10, 64)).Must(t)
 		case "ftruncate":
 			e.call, e.at = "truncate", testkit.Get(strconv.ParseInt(args[0], 10, 64)).Must(t)
 		case "fsync", "fdatasync":
@@ -224,7 +230,9 @@ func readTrace(t *testing.T, path, folder string) *traceLog {
 				e.data = []byte("truncated")
 			}
 		case "rename", "renameat", "renameat2":
-			e.call, e.path, e.to = "rename", args[0], args[1]
+			e.call = "rename"
+			e.path = args[0]
+			e.to = args[1]
 		case "unlink", "unlinkat":
 			e.call, e.path = "unlink", args[0]
 		}

@@ -232,7 +232,9 @@ func (f *fleet) torment(ctx context.Context, m *machine) error {
 			}
 		}
 		_ = wait.For(ctx, time.Duration(300+r.IntN(2000))*time.Millisecond)
-		p, way, d := m.current(), ways[r.IntN(len(ways))], duration(r)
+		p := m.current()
+		way := ways[r.IntN(len(ways))]
+		d := duration(r)
 		if p == nil {
 			continue
 		}

@@ -95,11 +95,13 @@ func (r *relay) entry(ctx context.Context, s *opened, steps []string) (t answer,
 	if steps[0] == judgedStep && len(steps) == 1 && r.chance(partCutShort) {
 		return r.cutShort(ctx, s)
 	}
-	if t, err = r.finishAll(ctx, s, steps); err != nil || t.over() || !r.chance(partReturned) {
+	t, err = r.finishAll(ctx, s, steps)
+	if err != nil || t.over() || !r.chance(partReturned) {
 		return t, err
 	}
 	back := input{Tool: "go_to_step", Step: steps[r.below(len(steps))], All: r.chance(0.5), Request: r.request()}
-	if t, err = r.do(ctx, s, back, "back"); err == nil && slices.Contains(t.reply.Cleared, judgedStep) {
+	t, err = r.do(ctx, s, back, "back")
+	if err == nil && slices.Contains(t.reply.Cleared, judgedStep) {
 		r.attempted(s, 0)
 	}
 	return t, err

@@ -109,7 +109,9 @@ func (a *rover) choose() input {
 	if a.below(3) == 0 || of.start.Workflow == "items" { // a long history with many lost calls is too tangled
 		in.Request = a.request()
 	}
-	k, steps, named := a.below(100), roamed, a.below(2) == 0
+	k := a.below(100)
+	steps := roamed
+	named := a.below(2) == 0
 	if of.start.Workflow == "items" { // items take long: seldom go back, or end them
 		steps, named = roamedItems, a.below(10) > 0
 		if a.below(4) > 0 {
@@ -121,7 +123,9 @@ func (a *rover) choose() input {
 	}
 	switch {
 	case k < 62:
-		in.Tool, in.Outputs, in.Text = "finished_step", a.outputs(saying[of.start.Workflow]...), a.token("note ")
+		in.Tool = "finished_step"
+		in.Outputs = a.outputs(saying[of.start.Workflow]...)
+		in.Text = a.token("note ")
 		if named {
 			in.Step = steps[a.below(len(steps))]
 		}
@@ -131,7 +135,9 @@ func (a *rover) choose() input {
 	case k < 86:
 		in.Tool, in.Request = "get_step", ""
 	case k < 95:
-		in.Tool, in.Step, in.All = "go_to_step", steps[a.below(len(steps))], a.below(2) == 0
+		in.Tool = "go_to_step"
+		in.Step = steps[a.below(len(steps))]
+		in.All = a.below(2) == 0
 	default:
 		in.Tool, in.Text = "abort_workflow", a.token("because ")
 	}

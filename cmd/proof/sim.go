@@ -278,7 +278,10 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	f := newFleet(dir, given.seed, given.length, given.clients)
-	f.count, f.operations, f.plain, f.pooler = given.count, given.operations, given.plain, given.pooler
+	f.count = given.count
+	f.operations = given.operations
+	f.plain = given.plain
+	f.pooler = given.pooler
 	var s interface {
 		simulate(context.Context) error
 		String() string

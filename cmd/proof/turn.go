@@ -62,7 +62,8 @@ func (r *relay) do(ctx context.Context, s *opened, in input, want ...string) (t 
 // once makes a call of the script at the server whose turn it is.
 func (r *relay) once(ctx context.Context, s *opened, in input, want ...string) (t answer, err error) {
 	last := r.saves.last(s.job)
-	if t, err = r.call(ctx, s, int(s.turn.Add(1)), in, want); err != nil || t.kind != given {
+	t, err = r.call(ctx, s, int(s.turn.Add(1)), in, want)
+	if err != nil || t.kind != given {
 		return t, err
 	}
 	return t, r.accept(s, in, last, t)

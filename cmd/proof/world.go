@@ -248,7 +248,9 @@ func (w *world) kept(ctx context.Context) ([]kept, error) {
 	var all []kept
 	var k kept
 	err = w.query(ctx, "SELECT id, root, goal, frame FROM workflow_sessions ORDER BY id", func() {
-		k.body, k.record, k.err = nil, record{}, nil
+		k.body = nil
+		k.record = record{}
+		k.err = nil
 		s, err := states.Assemble(k.id, []byte(frame), parts[k.id])
 		if err == nil {
 			k.body, err = s.Encode()

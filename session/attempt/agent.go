@@ -44,7 +44,9 @@ func (a *Agent) limited(r *execution, log string, ended <-chan struct{}) string 
 		return ""
 	}
 
-	began, last, printed := time.Now(), int64(-1), time.Now()
+	began := time.Now()
+	last := int64(-1)
+	printed := time.Now()
 	for pause := time.Second; ; {
 		if a.Timeout > 0 {
 			pause = min(pause, max(time.Until(began.Add(a.Timeout)), time.Millisecond))

@@ -371,7 +371,10 @@ func (s *server) moves(attempt string, to store.Session) {
 	if len(all) > 0 {
 		w.Before = all[0].Revision
 	}
-	w.Revision, w.AttemptID, w.StartedAt, w.UpdatedAt = w.Before+1, attempt, time.Now(), time.Now()
+	w.Revision = w.Before + 1
+	w.AttemptID = attempt
+	w.StartedAt = time.Now()
+	w.UpdatedAt = time.Now()
 	written, err := sessions.WriteSession(ctx, w)
 	testkit.Need(s.t, err == nil && written, "session %s was not written: %v", to.ID, err)
 }

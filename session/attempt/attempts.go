@@ -226,8 +226,14 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 	if err != nil {
 		return r, err
 	}
-	r.Exists, r.Ahead, r.Behind, r.ChangedCount = s.Exists, s.Ahead, s.Behind, len(s.Changed)
-	r.Merging, r.Conflicts, r.Loose, r.Elsewhere = s.Merging, board.NonNil(s.Conflicts), s.Loose, s.Elsewhere
+	r.Exists = s.Exists
+	r.Ahead = s.Ahead
+	r.Behind = s.Behind
+	r.ChangedCount = len(s.Changed)
+	r.Merging = s.Merging
+	r.Conflicts = board.NonNil(s.Conflicts)
+	r.Loose = s.Loose
+	r.Elsewhere = s.Elsewhere
 	r.ByHand = s.ByHand
 	r.ChangedFiles = board.NonNil(s.Changed[:min(len(s.Changed), MaxListedFiles)])
 	return r, nil

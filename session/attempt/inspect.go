@@ -113,7 +113,8 @@ func (i *inspection) read(ctx context.Context) (err error) {
 		func() { i.repos, err = b.RepoPaths(ctx, i.engine.Here) },
 		func() { i.open, err = b.OpenExecutions(ctx) },
 	} {
-		if read(); err != nil {
+		read()
+		if err != nil {
 			return err
 		}
 	}

@@ -543,7 +543,8 @@ type lastBreath struct {
 }
 
 func (m *lastBreath) Alive(string) bool {
-	if m.looks++; m.then != nil {
+	m.looks++
+	if m.then != nil {
 		m.then()
 	}
 	return m.looks == 1

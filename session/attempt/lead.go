@@ -181,7 +181,9 @@ func outcomeOfRun(end board.RunEnd) *outcome {
 	o := &outcome{Ending: task.Ending{Error: board.OrNull(end.Reason)}}
 	switch {
 	case end.State == board.Completed:
-		o.State, o.Error, o.FinalMessage = task.Completed, nil, board.OrNull(end.Reason)
+		o.State = task.Completed
+		o.Error = nil
+		o.FinalMessage = board.OrNull(end.Reason)
 	case end.State == board.Paused, end.State == board.Stopped:
 		o.State = task.Stopped
 	case end.State == board.Interrupted:

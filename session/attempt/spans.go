@@ -194,7 +194,9 @@ func executionSpan(a *task.Attempt, x *task.Execution, u *task.Use) telemetry.Sp
 	case x.FollowUp: // a run that was resumed
 		s.Name, s.Ref = spans.Run, telemetry.Derive(RefOf(a), spans.Run, x.ID)
 	default:
-		s.Name, s.Ref, s.Parent = spans.Run, RefOf(a), telemetry.Parse(a.Trace)
+		s.Name = spans.Run
+		s.Ref = RefOf(a)
+		s.Parent = telemetry.Parse(a.Trace)
 	}
 	if x.State == task.Failed || x.State == task.Interrupted {
 		s.Error = string(x.State)

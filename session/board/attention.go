@@ -57,7 +57,9 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 
 	var all []Attention
 	for _, a := range attempts {
-		state, isRun, run := b.StateOf(&a.Situation), a.Run != nil, Run{}
+		state := b.StateOf(&a.Situation)
+		isRun := a.Run != nil
+		run := Run{}
 		// the leader may have ended the run, and itself, after the state was read
 		if state == Interrupted && a.State.Open() {
 			if at, err := v.Attempt(ctx, a.AttemptID); err == nil {

@@ -148,7 +148,9 @@ func TestNeedsAttention(t *testing.T) {
 	}
 	testkit.Same(t, kinds(eve), nil, "at first")
 
-	good, bad, led := s.newTask("good"), s.newTask("bad"), s.newTask("led")
+	good := s.newTask("good")
+	bad := s.newTask("bad")
+	led := s.newTask("led")
 	done, failed := s.attempt(good, task.Completed, nil), s.attempt(bad, task.Failed, nil)
 	run := s.attempt(led, task.Failed, &Run{JobName: "texts", WorkflowName: "write"})
 	s.attempt(s.newTask("stopped"), task.Stopped, &Run{})

@@ -165,7 +165,8 @@ func (b *Board) View(ctx context.Context, who session.Caller) (View, *config.Con
 
 	if b.o.Attempt != "" {
 		// A deleted attempt has no maker.
-		if who, err = records.Maker(ctx, b.o.Attempt); err != nil && !errors.Is(err, task.ErrNotFound) {
+		who, err = records.Maker(ctx, b.o.Attempt)
+		if err != nil && !errors.Is(err, task.ErrNotFound) {
 			return View{}, nil, Fault("reading who made the attempt", err)
 		}
 	}

@@ -174,7 +174,9 @@ func (v View) Repeated(
 	if err := CheckText("request_id", *id, MaxName); err != nil {
 		return request, "", err
 	}
-	request.Tool, request.RequestID, request.ArgsDigest = tool, *id, digest(args)
+	request.Tool = tool
+	request.RequestID = *id
+	request.ArgsDigest = digest(args)
 	created, err = v.FindRequest(ctx, request)
 	return request, created, Fault("looking for the request_id", err)
 }

@@ -68,7 +68,9 @@ func (v View) ExecutionCosts(ctx context.Context, attempt string) (map[string]*E
 // counts returns nil for unknown numbers.
 func counts(input, cached, output, turns int64) (in, ca, out, tu *int64) {
 	if input+cached+output > 0 {
-		in, ca, out = &input, &cached, &output
+		in = &input
+		ca = &cached
+		out = &output
 	}
 	if turns > 0 {
 		tu = &turns

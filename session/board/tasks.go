@@ -279,7 +279,9 @@ func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) (*job.
 	case hasJob != hasWorkflow:
 		field, value, missing := "job_name", job, "workflow_name"
 		if hasWorkflow {
-			field, value, missing = "workflow_name", workflow, "job_name"
+			field = "workflow_name"
+			value = workflow
+			missing = "job_name"
 		}
 		return nil, session.Wrong(codes.HalfAWorkflow,
 			"%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear "+

@@ -167,7 +167,9 @@ func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 	if err != nil {
 		return nil, FaultOf("reading the attempt", err, codes.UnknownAttempt, config.AttemptEnv, c.attempt, gone)
 	}
-	a, t, p := at.Attempt, at.Task, at.Project
+	a := at.Attempt
+	t := at.Task
+	p := at.Project
 	r := &ContextReply{
 		ProjectID:         p.ID,
 		ProjectName:       p.Name,

@@ -104,7 +104,8 @@ func (t Tree) Free(ctx context.Context, name string, checkout bool, taken map[st
 		return "", errors.New("there is no commit yet")
 	}
 
-	if err = t.linkFree(ctx, free); err == nil && commit != "" { // would git accept it?
+	err = t.linkFree(ctx, free)
+	if err == nil && commit != "" { // would git accept it?
 		_, err = t.git(ctx, git.Command{
 			Args:  []string{"update-ref", "--stdin"},
 			Stdin: fmt.Appendf(nil, "start\ncreate refs/heads/%s %s\nprepare\nabort\n", free, commit),
@@ -195,7 +196,8 @@ func (t Tree) head(ctx context.Context) (ref, commit string, err error) {
 	if commit, err = t.commitOf(ctx, "HEAD"); err != nil {
 		return "", "", err
 	}
-	if ref, err = t.run(ctx, "symbolic-ref", "--quiet", "HEAD"); git.ExitCode(err) == 1 && commit != "" {
+	ref, err = t.run(ctx, "symbolic-ref", "--quiet", "HEAD")
+	if git.ExitCode(err) == 1 && commit != "" {
 		err = nil
 	}
 	return ref, commit, err
@@ -241,7 +243,8 @@ func (t Tree) Switchable(ctx context.Context) error {
 		return err
 	}
 	files := slices.Concat(slices.Collect(maps.Values(changed))...)
-	if slices.Sort(files); len(files) > 20 {
+	slices.Sort(files)
+	if len(files) > 20 {
 		files = append(files[:20], "…")
 	}
 	if files != nil {

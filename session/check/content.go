@@ -63,7 +63,8 @@ type Content struct {
 func (s *Subject) Look(ctx context.Context) (*Content, error) {
 	c := &Content{subject: s}
 	var err error
-	if c.Outputs, err = gate.HashFiles(ctx, s.Root, s.Outputs); err != nil || len(s.Checks) == 0 {
+	c.Outputs, err = gate.HashFiles(ctx, s.Root, s.Outputs)
+	if err != nil || len(s.Checks) == 0 {
 		return c, err
 	}
 
@@ -403,7 +404,9 @@ func (t *tree) hidden(ctx context.Context, was *machine.Protected) (names []stri
 			continue
 		}
 
-		source, rule, name := filepath.ToSlash(found[0]), found[2], found[3]
+		source := filepath.ToSlash(found[0])
+		rule := found[2]
+		name := found[3]
 		if path.Base(source) != ".gitignore" {
 			source = ""
 		}

@@ -134,7 +134,9 @@ func (r *Runner) one(ctx context.Context, c *Content, i int) (*machine.Verdict, 
 		return nil, &Error{Check: k.Name, Err: err}
 	}
 
-	v.At, v.Seconds, v.Passed = time.Now().UTC(), o.After.Seconds(), o.Passed()
+	v.At = time.Now().UTC()
+	v.Seconds = o.After.Seconds()
+	v.Passed = o.Passed()
 	v.Check.Code = o.Code
 	if !v.Passed {
 		v.Feedback = explain(k, &o)

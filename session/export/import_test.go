@@ -118,7 +118,9 @@ func TestFilesBecomeSessions(t *testing.T) {
 	orphan := file("0000000d", func(s *machine.State) { s.ParentSessionID, s.CalledAs = new("00000009"), "a" })
 	odd := file("0000000e", func(s *machine.State) { s.AbortReason = new("x") })
 	ended := file("0000000f", func(s *machine.State) {
-		s.Status, s.CompletedAt, s.Definition = machine.Completed, new(now), machine.DefinitionRef{Hash: "lost"}
+		s.Status = machine.Completed
+		s.CompletedAt = new(now)
+		s.Definition = machine.DefinitionRef{Hash: "lost"}
 	})
 	lost := file("00000010", func(s *machine.State) { s.Definition = machine.DefinitionRef{Hash: "lost"} })
 	copied, large := filepath.Join(root, "copy.json"), filepath.Join(root, "large.json")

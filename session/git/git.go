@@ -184,13 +184,16 @@ func Once(ctx context.Context, c Command) (r process.Result, err error) {
 	}
 
 	reads := slices.Contains(reading, c.Args[0]) || len(c.Args) > 1 && c.Args[0] == "worktree" && c.Args[1] == "list"
-	overrides, simple, at := inert, !c.User && reads, c.Dir+"\x00"+c.GitDir
+	overrides := inert
+	simple := !c.User && reads
+	at := c.Dir + "\x00" + c.GitDir
 	if _, known := looked.Load(at); !simple || !known {
 		found, err := guard(ctx, c)
 		if err != nil {
 			return r, err
 		}
-		if looked.Store(at, true); !simple {
+		looked.Store(at, true)
+		if !simple {
 			overrides = found
 		}
 	}

@@ -207,7 +207,8 @@ func noWorkspace(now *task.AttemptDetails) string {
 
 // sentence formats a text as a sentence.
 func sentence(s string) string {
-	if s = strings.TrimSpace(s); s == "" || strings.ContainsRune(".!?", rune(s[len(s)-1])) {
+	s = strings.TrimSpace(s)
+	if s == "" || strings.ContainsRune(".!?", rune(s[len(s)-1])) {
 		return s
 	}
 	return s + "."
@@ -234,7 +235,9 @@ func diffLines(diff, file, side string) map[int]string {
 		header, other = "--- a/", '+'
 	}
 
-	is, next, left := false, 0, [2]int{} // the hunk's remaining lines of each side
+	is := false
+	next := 0
+	left := [2]int{} // the hunk's remaining lines of each side
 	for line := range strings.Lines(diff) {
 		line = strings.TrimRight(line, "\r\n")
 		if left[0] > 0 || left[1] > 0 {
@@ -264,7 +267,8 @@ func diffLines(diff, file, side string) map[int]string {
 		}
 		if was, now, ok := hunk(line); ok {
 			left = [2]int{was[1], now[1]}
-			if next = now[0]; side == task.OldSide {
+			next = now[0]
+			if side == task.OldSide {
 				next = was[0]
 			}
 		}

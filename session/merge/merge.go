@@ -248,7 +248,8 @@ func (r *Repo) landed(
 	if _, ok := errors.AsType[*worktree.ConflictError](err); ok {
 		l.Message = ""
 		status = Updated
-		if done, err = k.Update(ctx, l); err == nil && len(done.Conflicts) > 0 {
+		done, err = k.Update(ctx, l)
+		if err == nil && len(done.Conflicts) > 0 {
 			status = Conflicts
 			r.Notice = new("Resolve these files in the worktree and commit there, by hand or with follow_up, and " +
 				"call again; abort_merge undoes it.")
@@ -267,7 +268,9 @@ func (r *Repo) landed(
 		r.Notice = new("There was nothing to do; files that are in no commit are not merged: pass commit: true to " +
 			"commit them.")
 	}
-	r.Status, r.Commit, r.Conflicts = status, &done.Commit, board.NonNil(done.Conflicts)
+	r.Status = status
+	r.Commit = &done.Commit
+	r.Conflicts = board.NonNil(done.Conflicts)
 	r.Untracked = board.NonNil(done.Untracked[:min(len(done.Untracked), attempt.MaxListedFiles)])
 	r.remark(done)
 	return nil

@@ -247,8 +247,12 @@ func Defining(def *machine.Definition) *store.SessionWrite {
 
 // RowOf returns the row of a state. It takes Root, MovedBy and what never changes from the earlier row.
 func RowOf(row store.Session, s *machine.State) store.Session {
-	row.ID, row.Revision, row.Job, row.Workflow, row.Step, row.Status = s.SessionID, s.Revision, s.JobName,
-		s.WorkflowName, s.CurrentStepID, string(s.Status)
+	row.ID = s.SessionID
+	row.Revision = s.Revision
+	row.Job = s.JobName
+	row.Workflow = s.WorkflowName
+	row.Step = s.CurrentStepID
+	row.Status = string(s.Status)
 	row.Goal = s.Goal
 	row.Identity = s.Identity
 	row.AttemptID = s.AttemptID
@@ -258,9 +262,13 @@ func RowOf(row store.Session, s *machine.State) store.Session {
 		row.Parent = *s.ParentSessionID
 	}
 	if s.Place != nil {
-		row.MachineID, row.Machine, row.Place = s.Place.MachineID, s.Place.MachineName, s.Place.Root
+		row.MachineID = s.Place.MachineID
+		row.Machine = s.Place.MachineName
+		row.Place = s.Place.Root
 	}
-	row.Definition, row.Waiting, row.Branch = s.Definition.Hash, waitingOf(s), s.Branch()
+	row.Definition = s.Definition.Hash
+	row.Waiting = waitingOf(s)
+	row.Branch = s.Branch()
 	if s.Pinned != nil {
 		row.Pinned = s.Pinned.Definition.Hash
 	}

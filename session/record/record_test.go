@@ -110,7 +110,10 @@ func project(t *testing.T) (*memory, *Store, *machine.Definition) {
 
 func begun(t *testing.T, r *Store, def *machine.Definition, n machine.NewSession) *machine.State {
 	t.Helper()
-	n.Goal, n.Identity, n.At, n.Call.Tool = "g", "ann", time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), machine.ToolStart
+	n.Goal = "g"
+	n.Identity = "ann"
+	n.At = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	n.Call.Tool = machine.ToolStart
 	s, _, err := machine.Begin(def, n)
 	testkit.Must(t, err)
 	put(t, r, nil, s)

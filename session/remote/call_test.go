@@ -275,7 +275,9 @@ func TestAPanicOfASourceEndsItsRunAlone(t *testing.T) {
 
 func TestARefusedCallHoldsNoSlot(t *testing.T) {
 	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
-		w, current, bad := workflow(t, "w", false, script{}), s.current, errors.New("config.yml:3: no")
+		w := workflow(t, "w", false, script{})
+		current := s.current
+		bad := errors.New("config.yml:3: no")
 		s.current = func(context.Context) (*config.Config, error) { return nil, bad }
 		_, err := s.call(t.Context(), "me", w, nil, nil)
 		testkit.FailsWith(t, err, bad)

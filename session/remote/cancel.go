@@ -99,7 +99,8 @@ func (e *Engine) awaitOtherServer(ctx context.Context, id string) (v *view, err 
 // durable returns a run that has ended, or an error if it was cancelled and its end cannot be stored.
 func (e *Engine) durable(ctx context.Context, x *Run) (*Run, error) {
 	if x.State == Cancelled && e.get(x.ExecutionID) != nil {
-		if e.saveEnds(ctx); e.get(x.ExecutionID) != nil {
+		e.saveEnds(ctx)
+		if e.get(x.ExecutionID) != nil {
 			return nil, notSaved(x, errors.New("the log has the reason"))
 		}
 	}
@@ -123,7 +124,10 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
 		cancel(ErrCancelled)
 		o = e.broken(ctx, rec)
 	}
-	rec.State, rec.EndedAt, rec.Result, rec.Error = o.state, new(now()), o.result, o.error()
+	rec.State = o.state
+	rec.EndedAt = new(now())
+	rec.Result = o.result
+	rec.Error = o.error()
 	if err = e.store.Save(ctx, rec, e.retention); err != nil {
 		return nil, notSaved(x, err)
 	}

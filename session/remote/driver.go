@@ -286,7 +286,10 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 			if n.unsaved {
 				n.saveFact(ctx, n.rec)
 			}
-			pause, failed, refused, asked = max(interval, a.Pause), 0, 0, true
+			pause = max(interval, a.Pause)
+			failed = 0
+			refused = 0
+			asked = true
 			continue
 		}
 		if ctx.Err() != nil {
@@ -300,7 +303,8 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 			return outcome{blind: true}
 		case ok, errors.Is(err, source.ErrUnreadable), errors.Is(err, source.ErrUnsupported):
 			// A source that is restarting may not have all its tools at once.
-			if refused++; refused == refusals {
+			refused++
+			if refused == refusals {
 				return outcome{
 					state: Unknown,
 					words: fmt.Sprintf("its source could not be asked for its state, %d times in a row: %v",

@@ -138,7 +138,8 @@ func (n *entry) end(ctx context.Context, o outcome) {
 
 	next := *n.rec
 	next.StatusSupported = !o.blind
-	if next.State = o.state; o.blind {
+	next.State = o.state
+	if o.blind {
 		next.State = Running
 	} else {
 		next.EndedAt = new(now())

@@ -24,10 +24,13 @@ const lookEvery = 5 * time.Second
 // nobody would cancel them when their time is over, or fetch their results before their sources forget them.
 // err is that of the first adopt.
 func (e *Engine) serve(err error) {
-	logged, next, renewed := "", e.pause(), time.Now()
+	logged := ""
+	next := e.pause()
+	renewed := time.Now()
 	for e.ctx.Err() == nil {
 		if text := fmt.Sprint(err); text != logged { // only once
-			if logged = text; err != nil {
+			logged = text
+			if err != nil {
 				e.log.Warn("remote runs cannot be renewed and taken up now; trying again", "error", err)
 			}
 		}

@@ -406,9 +406,13 @@ func TestCloseCutsOffWhatCannotBeFoundAgain(t *testing.T) {
 		func(t *testing.T, waits bool, p *plant, open opener) {
 			s := open(oneSlot)
 			w := workflow(t, "w", false, script{lasts: time.Minute})
-			c, state, says := s.start(w, `1`), Unknown, "not known"
+			c := s.start(w, `1`)
+			state := Unknown
+			says := "not known"
 			if waits {
-				c, state, says = s.start(w, `2`), Failed, "nothing was started"
+				c = s.start(w, `2`)
+				state = Failed
+				says = "nothing was started"
 			}
 			synctest.Wait()
 			s.stop()

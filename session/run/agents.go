@@ -72,7 +72,9 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 			x.cancel()
 			return err
 		}
-		a.Env, a.MCP, a.Called = c.Env, c.MCP, c.Called
+		a.Env = c.Env
+		a.MCP = c.MCP
+		a.Called = c.Called
 		a.Started = func() { d.attemptLead.Note("step %s: started with %s", j.step, a.Execution.Executor) }
 		d.agents[j.stepRef] = x
 		delete(d.before, j.stepRef)

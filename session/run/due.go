@@ -122,7 +122,8 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 			continue
 		}
 		if why := checksFailed(s.Progress(m.StepID), d.attemptLead.Since); why != "" {
-			if d.failed[p] = why; a != nil {
+			d.failed[p] = why
+			if a != nil {
 				a.cancel() // it would only fail again
 			}
 			continue

@@ -90,7 +90,8 @@ func (w *desk) Admit(g Grant) (Connection, func() bool, error) {
 	return Connection{Called: func() time.Time { return time.Time{} }}, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.ended[g.Step]++; g.Step == "review" {
+		w.ended[g.Step]++
+		if g.Step == "review" {
 			w.question = &machine.Question{AskedAt: time.Now(), RunEach: "step", Digest: "d"}
 		}
 		return true
@@ -280,7 +281,8 @@ type away struct {
 }
 
 func (a *away) State(context.Context, string) (*machine.State, error) {
-	if a.asked++; a.asked < 20 {
+	a.asked++
+	if a.asked < 20 {
 		return nil, fmt.Errorf("reading: %w", store.ErrUnavailable)
 	}
 	return nil, errors.New("it is damaged")

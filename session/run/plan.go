@@ -33,7 +33,8 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	p := j.state.Progress(j.step)
 	// The agent must count for the step as it is now, even if the clock was set back since the step began, or
 	// if the board has another clock.
-	if x.CreatedAt = d.since(p); p != nil && p.StartedAt.After(x.CreatedAt) {
+	x.CreatedAt = d.since(p)
+	if p != nil && p.StartedAt.After(x.CreatedAt) {
 		x.CreatedAt = p.StartedAt
 	}
 	def, err := d.workplace.Defined(ctx, j.state, j.step)
@@ -45,10 +46,13 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 		return nil, cmp.Or(err, error(session.NotNow(codes.StepNotCurrent, "Its workflow has begun.")))
 	}
 	a.Workspace = j.state.RootOf(at.Workspace, j.step)
-	a.Model, a.Timeout, a.IdleTimeout = def.Model, def.Timeout, def.IdleTimeout
+	a.Model = def.Model
+	a.Timeout = def.Timeout
+	a.IdleTimeout = def.IdleTimeout
 	if def.Executor != "" {
 		name, variant, has := strings.Cut(def.Executor, ":")
-		if x.Executor, x.Variant = name, nil; has {
+		x.Executor, x.Variant = name, nil
+		if has {
 			x.Variant = &variant
 		}
 	}

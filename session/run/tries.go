@@ -41,7 +41,8 @@ func (d *leader) exhausted(j job) string {
 			continue
 		}
 
-		if tries++; tries == 1 { // the newest execution
+		tries++
+		if tries == 1 { // the newest execution
 			said = strings.Join(strings.Fields(deref(x.FinalMessage)), " ")
 		}
 		if why == "" {

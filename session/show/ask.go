@@ -73,7 +73,9 @@ func (s *Screen) Page(ctx context.Context, text string) {
 	if ok && err == nil && strings.Count(text, "\n") >= lines {
 		EndDrawing()
 		pager := exec.CommandContext(ctx, words[0], words[1:]...)
-		pager.Stdin, pager.Stdout, pager.Stderr = strings.NewReader(Plain(text)), s.to, s.to
+		pager.Stdin = strings.NewReader(Plain(text))
+		pager.Stdout = s.to
+		pager.Stderr = s.to
 		if pager.Run() == nil {
 			return
 		}

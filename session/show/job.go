@@ -65,7 +65,9 @@ func order(w io.Writer, j *job.Job, wf *job.Workflow) {
 	for _, part := range wf.Parts() {
 		indent := ""
 		if part.Form != nil {
-			lines, indent, plain = append(lines, Inline(part.Form.String())+":"), "  ", false
+			lines = append(lines, Inline(part.Form.String())+":")
+			indent = "  "
+			plain = false
 		}
 		for _, e := range part.Entries {
 			ids := make([]string, len(e))

@@ -17,7 +17,12 @@ import (
 // Session prints a session for people: its steps, outputs, tries, verdicts and overrides. at says where its
 // files are, if not here.
 func Session(w *Screen, s *machine.State, at string) {
-	step, moved, ended, imported, reviewer, pinned := "", "", "", "", "", ""
+	step := ""
+	moved := ""
+	ended := ""
+	imported := ""
+	reviewer := ""
+	pinned := ""
 	if s.Status == machine.Active {
 		step, moved = s.CurrentStepID, Ago(s.UpdatedAt)
 	}

@@ -122,12 +122,19 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 		}
 	}
 	person := by(machine.ByPerson)
-	person.Channel, person.Reason, person.Misfits = session.ChannelTerminal, "it\nis late", "no title\nno date"
+	person.Channel = session.ChannelTerminal
+	person.Reason = "it\nis late"
+	person.Misfits = "no title\nno date"
 	given := by(machine.BySelf)
-	given.GivenFor, given.Digest, given.Others, given.Checks, given.Files = "x", "y", by(machine.ByReviewer),
-		[]*machine.Verdict{check(true, "")}, []machine.FileHash{a, b}
+	given.GivenFor = "x"
+	given.Digest = "y"
+	given.Others = by(machine.ByReviewer)
+	given.Checks = []*machine.Verdict{check(true, "")}
+	given.Files = []machine.FileHash{a, b}
 	imported := by(machine.Passed)
-	imported.Imported, imported.Channel, imported.Files = true, "", []machine.FileHash{a}
+	imported.Imported = true
+	imported.Channel = ""
+	imported.Files = []machine.FileHash{a}
 	steps := jsontext.OrderedMap[*machine.StepProgress]{}
 	for _, p := range []*machine.StepProgress{
 		{

@@ -214,7 +214,9 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 
 	joined := ""
 	if a.Of != nil {
-		joined, a.SessionID, a.StepID = a.Of.Digest, &a.Of.SessionID, &a.Of.StepID
+		joined = a.Of.Digest
+		a.SessionID = &a.Of.SessionID
+		a.StepID = &a.Of.StepID
 	}
 	who.Call.Named = a.SessionID != nil
 	if id, step := askedAbout(ctx); id != "" && a.SessionID == nil && (a.StepID == nil || *a.StepID == step) {

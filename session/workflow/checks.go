@@ -185,7 +185,9 @@ func (a *sessionActor) checked(
 	// Report the result of the last try if this call has waited for it, or no call has been told.
 	reported := m.joined == c.bound ||
 		last != nil && last.Checks && !last.Collected && last.State == machine.TryFailed && last.Digest == c.bound
-	over, known, missing := a.passedOver(c, how), make([]*machine.Verdict, len(checks)), false
+	over := a.passedOver(c, how)
+	known := make([]*machine.Verdict, len(checks))
+	missing := false
 	for i := range checks {
 		if over[i] {
 			c.over = append(c.over, checks[i].Name)

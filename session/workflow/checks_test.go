@@ -182,7 +182,8 @@ func TestALookAtChecksWhoseContentChanges(t *testing.T) {
 		k := checked(t, s, "")
 		k.how.ReplyWithin = time.Millisecond
 		look := finishArgs(t, handIn)
-		if look.Of = k.hands(machine.NeedsWork, "Checks running").Going; later {
+		look.Of = k.hands(machine.NeedsWork, "Checks running").Going
+		if later {
 			k.write("src/a", "else")
 			k.hands(machine.NeedsWork, "Checks running")
 		}

@@ -121,7 +121,9 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 		}
 
 		m.step = st.ID
-		m.outputs, m.subject, m.forPerson = c.expanded, a.subject(c), len(st.ReviewsBy(true)) > 0
+		m.outputs = c.expanded
+		m.subject = a.subject(c)
+		m.forPerson = len(st.ReviewsBy(true)) > 0
 		if p := a.state.Progress(st.ID); p != nil && p.Question != nil {
 			m.recorded = p.Question.Files
 		} else if last := p.Newest(); last != nil {
@@ -349,7 +351,8 @@ func (e *Engine) advance(
 ) (*machine.State, *machine.FinishReply, *machine.Definition, error) {
 	var err error
 	// those of other steps were checked before they were judged
-	if f.Lists, err = lists(root, def, plan.Step, f.Outputs); err == nil && plan.Step.Call != nil {
+	f.Lists, err = lists(root, def, plan.Step, f.Outputs)
+	if err == nil && plan.Step.Call != nil {
 		err = base.CheckRoom(f.Outputs)
 	}
 	if err != nil {

@@ -629,7 +629,11 @@ func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	p, srv, _, _ := called(t)
 	worktree := filepath.Join(p.root, "worktree")
 	p.write("worktree/r.md", "x")
-	_, c, id := p.begin(func(o *Options) { o.Root, o.Attempt, o.Stores = worktree, "attempt-1", p.stores() })
+	_, c, id := p.begin(func(o *Options) {
+		o.Root = worktree
+		o.Attempt = "attempt-1"
+		o.Stores = p.stores()
+	})
 	p.finish(c, hello)
 	const step = "workflow:beta/publish"
 	testkit.Must(t, srv.GoToFor(ctx, id, step, 0))

@@ -29,7 +29,8 @@ import (
 // file inside root (seed 000, 001.5) or, for a file_path, a folder. expanded has a folder's files in its
 // place.
 func checkOutputs(root string, st *job.Step, raw json.RawMessage) (out, expanded machine.Outputs, err error) {
-	if out, err = machine.ParseOutputs(st, raw); err != nil || len(out) == 0 {
+	out, err = machine.ParseOutputs(st, raw)
+	if err != nil || len(out) == 0 {
 		return out, out, err
 	}
 
@@ -226,7 +227,8 @@ func (a *sessionActor) schemas(def *machine.Definition, st *job.Step) (map[strin
 		}
 
 		var err error
-		if kept, err = a.engine.definitions.Kept(ref); err != nil && !st.HasSchema() {
+		kept, err = a.engine.definitions.Kept(ref)
+		if err != nil && !st.HasSchema() {
 			return nil, nil // the session records that the definition cannot be read
 		} else if err != nil {
 			return nil, session.NotNow(codes.DefinitionLost,

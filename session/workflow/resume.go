@@ -159,7 +159,8 @@ func (c *Conn) resumable(ctx context.Context) []machine.ResumableSession {
 func (c *Conn) duplicates(ctx context.Context, workflow string, stack []machine.StackEntry) string {
 	var same, ids []string
 	for _, e := range slices.Backward(stack) {
-		if ids = append(ids, e.SessionID); e.Workflow == workflow {
+		ids = append(ids, e.SessionID)
+		if e.Workflow == workflow {
 			same = append(same, fmt.Sprintf("session '%s' (on the stack, at step '%s')", e.SessionID, e.Step))
 		}
 	}

@@ -73,9 +73,13 @@ func (a *sessionActor) tell(m message) error { return a.self().Tell(a.engine.ctx
 func (a *sessionActor) external(
 	ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string, how Reviewing,
 ) (*finished, error) {
-	m, stepID, digest := c.m, c.plan.Step.ID, c.digest
+	m := c.m
+	stepID := c.plan.Step.ID
+	digest := c.digest
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
-	running, last, reviewed := a.reviews[stepID], p.Newest(), p.NewestReview()
+	running := a.reviews[stepID]
+	last := p.Newest()
+	reviewed := p.NewestReview()
 	m.outputs = c.expanded
 	if running != nil && running.digest == digest {
 		a.join(running, m)
@@ -143,7 +147,8 @@ func (m judgement) receive(ctx context.Context, a *sessionActor) {
 	if a.reviews[r.stepID] != r {
 		return
 	}
-	if r.verdicts = append(r.verdicts, m.verdict); r.round != nil {
+	r.verdicts = append(r.verdicts, m.verdict)
+	if r.round != nil {
 		a.judged(ctx, r)
 		return
 	}

@@ -269,7 +269,9 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 		ids := c.engine.listSessions(&b, leaves, more)
 		return "", session.NotNow(codes.SessionIDNeeded, "%s", b.String()).With("session_ids", ids)
 	}
-	names, rest, ids := []string{}, "", []string{}
+	names := []string{}
+	rest := ""
+	ids := []string{}
 	for _, row := range leaves {
 		ids = append(ids, row.ID)
 		names = append(names, fmt.Sprintf("%s (%s/%s, step '%s')", row.ID, row.Job, row.Workflow, row.Step))

@@ -61,7 +61,8 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 		if replayed {
 			c.follow(ctx, r.BeginStep, id)
 		}
-		if r.BeginStep = c.here(r.BeginStep); replayed || a.Root {
+		r.BeginStep = c.here(r.BeginStep)
+		if replayed || a.Root {
 			r.Stack = c.stackOf(ctx, id)
 		}
 		if !replayed || slices.ContainsFunc(r.Stack, func(e machine.StackEntry) bool { return e.SessionID == id }) {
@@ -337,7 +338,8 @@ func (c *Conn) parent(ctx context.Context, a StartArgs) (string, []machine.Stack
 // would fail. It changes nothing.
 func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
 	tree := branch.Tree{Root: e.Root}
-	if b.Branch = machine.BranchNamed; tree.Outside() {
+	b.Branch = machine.BranchNamed
+	if tree.Outside() {
 		b.Branch = machine.BranchOutsideGit
 	}
 

@@ -42,7 +42,8 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 		return nil, err
 	}
 	if stepID := args.StepID; stepID != nil {
-		if shown, next = (job.Entry{*stepID}), nil; !slices.Contains(members, *stepID) {
+		shown, next = (job.Entry{*stepID}), nil
+		if !slices.Contains(members, *stepID) {
 			return nil, a.state.NotShown(def, *stepID, pending)
 		}
 	}
@@ -77,7 +78,8 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 func pageOf(entry job.Entry, cursor *string) (shown job.Entry, next *string, err error) {
 	from := 0
 	if cursor != nil {
-		if from, err = strconv.Atoi(*cursor); err != nil || from < 0 || from >= len(entry) {
+		from, err = strconv.Atoi(*cursor)
+		if err != nil || from < 0 || from >= len(entry) {
 			return nil, nil, session.Wrong(codes.BadCursor,
 				"cursor %q is not one that get_step gave for the steps as they are now: leave it out.",
 				*cursor).With("argument", "cursor")
@@ -120,7 +122,9 @@ func (a *sessionActor) reading(
 		Notice:         machine.Notice(nil, def.Notice),
 	}
 	d := s.Describe(def, shown, texts)
-	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
+	r.BeginStep = d.First
+	r.ConcurrentSteps = d.Others
+	r.ConcurrentGroup = d.Group
 	for _, id := range entry {
 		m := machine.Member{StepID: id, State: "started", ReviewRunning: slices.Contains(running, id)}
 		if p := s.Progress(id); p != nil {

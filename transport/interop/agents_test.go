@@ -566,9 +566,11 @@ func lead(t *testing.T, a agent, m *model, executor string) (events []event) {
 		"--json", "--path", p.root)
 	cmd.Env = append(append(os.Environ(), env...), "HOME="+home, "IS_SANDBOX=1", // which root needs
 		"PATH="+programs+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	cmd.Stderr, cmd.Cancel, cmd.WaitDelay = t.Output(), func() error {
+	cmd.Stderr = t.Output()
+	cmd.Cancel = func() error {
 		return cmd.Process.Signal(os.Interrupt)
-	}, 20*time.Second
+	}
+	cmd.WaitDelay = 20 * time.Second
 	out, err := cmd.Output()
 	for line := range strings.Lines(string(out)) {
 		var e event

@@ -195,7 +195,9 @@ func TestClaudeCodeConnectsToThePlugin(t *testing.T) {
 	if release == "" {
 		t.Skip("DEEPWORK_TEST_RELEASE does not name the folder of a release")
 	}
-	u, m, plugin := newClaudeUser(t, t.TempDir(), ""), startModel(t, anthropic), filepath.Join(release, "plugin")
+	u := newClaudeUser(t, t.TempDir(), "")
+	m := startModel(t, anthropic)
+	plugin := filepath.Join(release, "plugin")
 	u.types(m, claudeItself(t)+" plugin validate '"+plugin+"'")
 	testkit.ContainsAll(t, u.types(m, claudeItself(t)+" --plugin-dir '"+plugin+"' mcp list"),
 		[]string{"deepwork serve --path . - ", "Connected"})

@@ -268,13 +268,17 @@ var others = map[string]string{
 // What Codex prints as JSON is read as messages and usage, also of a follow-up in the same conversation,
 // which has used only its own. (Of Claude Code: TestClaudeCodeWorksOnATask.)
 func TestTranscriptsOfCodingAgents(t *testing.T) {
-	p, home, a := careProject(t), t.TempDir(), codingAgents[1]
+	p := careProject(t)
+	home := t.TempDir()
+	a := codingAgents[1]
 	m := startModel(t, a.api, move{tool: "get_workflows", args: map[string]any{}}, move{text: "It is done."},
 		move{text: "It is still done."})
 	argv, env := a.setup(t, home, m.URL, server{command: p.command(t)})
 	run := func(flags ...string) (said []transcript.Message, u *transcript.Usage) {
 		cmd := exec.CommandContext(t.Context(), argv[0], slices.Concat(argv[1:], flags)...)
-		cmd.Dir, cmd.WaitDelay, cmd.Stdin = p.root, time.Second, strings.NewReader("Take care")
+		cmd.Dir = p.root
+		cmd.WaitDelay = time.Second
+		cmd.Stdin = strings.NewReader("Take care")
 		cmd.Env = append(os.Environ(), append(env, "HOME="+home)...)
 		out, err := cmd.Output()
 		testkit.Need(t, err == nil, "%v: %v\n%s", cmd.Args, err, out)

@@ -260,9 +260,11 @@ func (p project) serve(t *testing.T, transport string, args ...string) (url stri
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	log := new(testkit.Log)
-	cmd.Stderr, cmd.Cancel, cmd.WaitDelay = io.MultiWriter(log, t.Output()), func() error {
+	cmd.Stderr = io.MultiWriter(log, t.Output())
+	cmd.Cancel = func() error {
 		return cmd.Process.Signal(os.Interrupt)
-	}, time.Minute
+	}
+	cmd.WaitDelay = time.Minute
 	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		defer cancel()

@@ -68,14 +68,18 @@ func conflictsIn(path, text string) (all []conflict) {
 		l = strings.TrimSuffix(l, "\r")
 		switch {
 		case strings.HasPrefix(l, "<<<<<<< "):
-			all, sides, side = append(all, conflict{Line: line}), [2][]string{}, 0
+			all = append(all, conflict{Line: line})
+			sides = [2][]string{}
+			side = 0
 		case side == 0 && strings.HasPrefix(l, "||||||| "):
 			side = 2 // what both had before
 		case side >= 0 && l == "=======":
 			side = 1
 		case side == 1 && strings.HasPrefix(l, ">>>>>>> "):
 			last := &all[len(all)-1]
-			last.Ours, last.Theirs, side = shown(sides[0]), shown(sides[1]), -1
+			last.Ours = shown(sides[0])
+			last.Theirs = shown(sides[1])
+			side = -1
 		case side == 0 || side == 1:
 			sides[side] = append(sides[side], l)
 		}

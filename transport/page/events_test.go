@@ -145,7 +145,9 @@ func TestEditsAreShown(t *testing.T) {
 func TestOpenPagesFollow(t *testing.T) {
 	_, call, b := open(t)
 	sessions, tasks := fill(call, 1, 1)
-	task, outer, nested := call.Task("first", "! true\n"), call.Plan("outer"), ""
+	task := call.Task("first", "! true\n")
+	outer := call.Plan("outer")
+	nested := ""
 	abort := func(session, text string) {
 		call("abort_workflow", pagetest.Args{"session_id": session, "explanation": text}, nil)
 	}

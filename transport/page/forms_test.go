@@ -422,7 +422,9 @@ func (p started) writes(t *testing.T) (paths []string) {
 func TestEveryWriteIsGuarded(t *testing.T) {
 	root := pagetest.Project(t)
 	s, call, all := as(t, root, config.Token{Name: "ann", Rights: config.AllRights}, config.Token{Name: "bob"})
-	p, ann, bob := begin(call), all[0], all[1]
+	p := begin(call)
+	ann := all[0]
+	bob := all[1]
 	good, bobs := ann.csrf("/board"), bob.csrf("/board")
 	number := regexp.MustCompile(`at=[0-9]+`)
 	now := func() string {
@@ -472,7 +474,9 @@ func TestEveryWriteIsGuarded(t *testing.T) {
 // What cannot be shown is said on a page, with what to do next.
 func TestErrorPages(t *testing.T) {
 	s, call, all := as(t, pagetest.Project(t), config.Token{Name: "ann"})
-	p, ann, nobody := begin(call), all[0], s.browser(t)
+	p := begin(call)
+	ann := all[0]
+	nobody := s.browser(t)
 	hostile := url.PathEscape(pagetest.Hostile)
 	for _, c := range []struct {
 		method, path string

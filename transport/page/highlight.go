@@ -72,14 +72,16 @@ func highlight(file string, text []byte) (markup template.HTML) {
 			if i > 0 {
 				b.WriteByte('\n')
 			}
-			if part = template.HTMLEscapeString(part); class != "" && part != "" {
+			part = template.HTMLEscapeString(part)
+			if class != "" && part != "" {
 				part = `<span class="` + class + `">` + part + `</span>`
 			}
 			b.WriteString(part)
 		}
 	}
 
-	if markup = template.HTML(b.String()); len(text) > 0 && text[len(text)-1] != '\n' {
+	markup = template.HTML(b.String())
+	if len(text) > 0 && text[len(text)-1] != '\n' {
 		markup = template.HTML(strings.TrimSuffix(string(markup), "\n")) // some lexers add one
 	}
 	return markup

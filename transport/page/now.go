@@ -207,7 +207,8 @@ func (s *Site) detail(
 	for _, l := range lists {
 		for _, i := range l.Items {
 			if at := cmp.Or(i.flow, of[i.attempt]); at != nil && at.Status == "active" && at.Definition != "" {
-				if i.Step = s.stepOf(at); i.Step != "" && strings.HasSuffix(i.About, ", step "+at.Step) {
+				i.Step = s.stepOf(at)
+				if i.Step != "" && strings.HasSuffix(i.About, ", step "+at.Step) {
 					i.About, i.Step = i.About+","+strings.TrimPrefix(i.Step, "step"), ""
 				}
 			}
@@ -358,7 +359,10 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 		i.Link = "/board"
 		return i
 	}
-	i.Link, i.Command, i.Status, i.attempt = "/attempts/"+a.ID, "", string(*a.State), a.ID
+	i.Link = "/attempts/" + a.ID
+	i.Command = ""
+	i.Status = string(*a.State)
+	i.attempt = a.ID
 	if a.End != nil {
 		i.Kind = "run"
 	}
@@ -448,7 +452,8 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []*item) (wor
 func workItem(w task.Work, state board.State) *item {
 	kind, about := "agent", w.Executor
 	if w.Run != nil {
-		if kind = "run"; w.Step != "" && state.Open() {
+		kind = "run"
+		if w.Step != "" && state.Open() {
 			about += ", step " + w.Step
 		}
 	}

@@ -113,7 +113,9 @@ func (v *review) shorten(from int) {
 			v.Diffs, v.Cut = v.Diffs[:i], true
 			return
 		}
-		f.Lines, f.More, f.Next = lines[:n], len(lines)-n, from+n
+		f.Lines = lines[:n]
+		f.More = len(lines) - n
+		f.Next = from + n
 	}
 }
 

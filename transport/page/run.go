@@ -160,7 +160,9 @@ const maxLast = 600
 // workflowAndTime adds what fill does not set.
 func workflowAndTime(r *http.Request, a *attempt.RunWorkflowArgs) error {
 	if job, name := workflowOf(r); job != nil {
-		a.JobName, a.WorkflowName, a.Inputs = *job, *name, inputsOf(r)
+		a.JobName = *job
+		a.WorkflowName = *name
+		a.Inputs = inputsOf(r)
 	}
 	most, err := minutes(r)
 	if most > 0 {
@@ -178,7 +180,9 @@ func (s *Site) resumeRun(ctx context.Context, who session.Caller, r *http.Reques
 	}
 	_, err = s.Board.ResumeRun(ctx, who, r.PathValue("attempt_id"), r.PostForm.Get("advice"), func(run *board.Run) {
 		if r.PostForm.Has("max_minutes") { // else the form has no budgets, and those of the run stay
-			run.MaxCostUSD, run.MaxUnknown, run.MaxTime = a.MaxCostUSD, a.MaxUnknown, most
+			run.MaxCostUSD = a.MaxCostUSD
+			run.MaxUnknown = a.MaxUnknown
+			run.MaxTime = most
 		}
 	})
 	return s.withNotice(who, attemptURL(r), "The run goes on where it was."), err

@@ -197,7 +197,8 @@ func (p *sessionPage) find(all []*workflow.SessionInfo, id string, who session.C
 		by[i.ID] = i
 	}
 
-	if p.SessionInfo = by[id]; p.SessionInfo == nil || p.AttemptID == "" && !sees(who, p.SessionInfo) {
+	p.SessionInfo = by[id]
+	if p.SessionInfo == nil || p.AttemptID == "" && !sees(who, p.SessionInfo) {
 		return false
 	}
 	shown := func(i *workflow.SessionInfo) bool {

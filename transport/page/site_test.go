@@ -268,7 +268,9 @@ func TestHostileTexts(t *testing.T) {
 func TestCallersSeeTheirOwn(t *testing.T) {
 	_, call, all := as(t, pagetest.Project(t), config.Token{Name: "ann", Rights: config.RightPerson},
 		config.Token{Name: "bob"})
-	p, ann, bob := begin(call), all[0], all[1]
+	p := begin(call)
+	ann := all[0]
+	bob := all[1]
 	for _, own := range []string{"/sessions/" + p.session, "/tasks/" + p.task,
 		"/sessions/" + p.session + "/output?path=idea.txt"} {
 		ann.get(own)
@@ -299,7 +301,9 @@ func TestRights(t *testing.T) {
 		return b.get("/tasks/"+task) + b.get("/attempts/"+id) + b.get("/attempts/"+id+"?tab=changes") +
 			b.get("/jobs/trip")
 	}
-	anns, bobs, csrf := pages(all[0]), pages(all[1]), all[1].csrf("/tasks/"+task)
+	anns := pages(all[0])
+	bobs := pages(all[1])
+	csrf := all[1].csrf("/tasks/" + task)
 	testkit.ContainsAll(t, bobs, []string{id, "idea.txt"}, "bob does not see the work of the group")
 
 	for path, c := range map[string]struct {
@@ -341,7 +345,9 @@ func TestSessionsInWorkspaces(t *testing.T) {
 	inside := pagetest.Connect(t, serve(t, attempt.Repos[0].Path, web.Options{}).url, "")
 	session := inside.Plan(pagetest.Hostile)
 	inside("finished_step", pagetest.Args{"session_id": session, "outputs": pagetest.Args{"idea": "idea.txt"}}, nil)
-	ann, bob, at := all[0], all[1], "/sessions/"+session
+	ann := all[0]
+	bob := all[1]
+	at := "/sessions/" + session
 	for _, page := range []string{at, at + "/output?path=idea.txt", "/attempts/" + id} {
 		bob.do("GET", page, nil).is(http.StatusNotFound).lacks("from the workspace")
 	}

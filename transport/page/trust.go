@@ -46,7 +46,10 @@ func (s *Site) trust(ctx context.Context, who session.Caller, _ *http.Request) (
 
 	p := &trustPage{File: filepath.Join(".deepwork", config.FileName)}
 	if a := now.Approval; a != nil && a.Withheld != nil {
-		p.Waiting, p.Denied, p.Fault, p.Changed = true, a.Withheld.Denied, a.Withheld.Fault, a.Withheld.Changed
+		p.Waiting = true
+		p.Denied = a.Withheld.Denied
+		p.Fault = a.Withheld.Fault
+		p.Changed = a.Withheld.Changed
 	}
 	file := filepath.Join(s.Root, p.File)
 	text, err := durable.ReadIn(s.Root, file, config.MaxBytes)

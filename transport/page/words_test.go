@@ -184,7 +184,9 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed), End: &board.RunEnd{}, InPlace: true},
 			nil, "run, completed: its workflow is complete. Done to /tasks/t"},
 	} {
-		c.a.ID, c.a.TaskID, c.a.Since = "a", "t", new("2026-01-02T03:04:05Z")
+		c.a.ID = "a"
+		c.a.TaskID = "t"
+		c.a.Since = new("2026-01-02T03:04:05Z")
 		i := attentionItem(c.a, c.of)
 		does := "nothing at " + i.Link
 		if d := i.Do; d != nil {
@@ -203,7 +205,9 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		"Merge…": {Changes: &diffstat{Files: 1, Loose: true}, Do: &merging},
 		"Review": {Changes: &diffstat{Files: 1}, Do: &personAction{Label: "Review"}},
 	} {
-		i.Do, i.Link, i.task = new(*i.Do), "/attempts/a", "t"
+		i.Do = new(*i.Do)
+		i.Link = "/attempts/a"
+		i.task = "t"
 		i.merges()
 		testkit.Equal(t, i.Do.Label, want, "%+v", i.Changes)
 	}

@@ -266,7 +266,8 @@ func (s *Set) Sweep(ctx context.Context, identity string, before time.Time) {
 			return
 		}
 		for _, call := range page {
-			if after = call.ID; !call.CreatedAt.Before(before) {
+			after = call.ID
+			if !call.CreatedAt.Before(before) {
 				continue
 			}
 

@@ -59,7 +59,8 @@ func newArguments(tool string, of reflect.Type, more ...Argument) *arguments {
 		if arg.Name != outputs {
 			a.loose[arg.Name] = arg.Schema
 		}
-		if a.known[arg.Name] = arg.Schema.CloneSchemas(); arg.Free {
+		a.known[arg.Name] = arg.Schema.CloneSchemas()
+		if arg.Free {
 			a.known[arg.Name] = &jsonschema.Schema{Description: arg.Description}
 			a.free = append(a.free, arg.Name)
 		}
@@ -79,7 +80,10 @@ func newArguments(tool string, of reflect.Type, more ...Argument) *arguments {
 // object with any members (outputs as in seed 001).
 func typesAndLengths(s *jsonschema.Schema) {
 	for name, p := range s.Properties {
-		p.Enum, p.Minimum, p.Maximum, p.MinItems = nil, nil, nil, nil
+		p.Enum = nil
+		p.Minimum = nil
+		p.Maximum = nil
+		p.MinItems = nil
 		// null is removed before
 		p.Types = slices.DeleteFunc(slices.Clone(p.Types), func(t string) bool { return t == "null" })
 		if p.Type == "integer" || slices.Contains(p.Types, "integer") {
@@ -148,7 +152,8 @@ func (a *arguments) members(
 		if seen[m.Name] {
 			return nil, nil, fmt.Errorf("%q is given twice", jsontext.Clip(m.Name, MaxName))
 		}
-		if seen[m.Name] = true; len(seen) > 1000 {
+		seen[m.Name] = true
+		if len(seen) > 1000 {
 			return nil, nil, errors.New("there are more than 1000 of them")
 		}
 		if m.Name == outputs {

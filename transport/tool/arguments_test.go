@@ -253,7 +253,10 @@ func TestField10_ValuesInAnotherForm(t *testing.T) {
 	}
 
 	check := newArguments("t", reflect.TypeFor[given]())
-	n, f, b, text := 5, 1.5, true, "5"
+	n := 5
+	f := 1.5
+	b := true
+	text := "5"
 	file := "a"
 	for raw, want := range map[string]given{
 		`{"n":5.0}`:                           {N: &n},

@@ -176,7 +176,8 @@ func (f *InFlight) begin(l *CallLog) (end func()) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.calls, l)
-		if f.byIdentity[l.identity]--; f.byIdentity[l.identity] == 0 {
+		f.byIdentity[l.identity]--
+		if f.byIdentity[l.identity] == 0 {
 			delete(f.byIdentity, l.identity)
 		}
 	}

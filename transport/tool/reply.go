@@ -192,7 +192,8 @@ func (s *Set) failed(ctx context.Context, l *CallLog, err error) (*mcp.CallToolR
 		return nil, context.Canceled
 	}
 	if e, ok := errors.AsType[*session.Error](store.Refused(err)); ok {
-		if l.outcome = e.Code; e.Err != nil {
+		l.outcome = e.Code
+		if e.Err != nil {
 			l.failed(slog.LevelWarn, slog.Any("error", e.Err))
 		}
 		return refused(e), nil

@@ -126,11 +126,17 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 	case t.Kind() == reflect.Bool:
 		kind = "boolean"
 	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
-		kind, s.Minimum, s.Maximum = "integer", number("min"), number("max")
+		kind = "integer"
+		s.Minimum = number("min")
+		s.Maximum = number("max")
 	case t.Kind() == reflect.Float64:
-		kind, s.Minimum, s.Maximum = "number", number("min"), number("max")
+		kind = "number"
+		s.Minimum = number("min")
+		s.Maximum = number("max")
 	case t.Kind() == reflect.Slice:
-		kind, s.MinItems, s.MaxItems = "array", whole("min"), whole("max")
+		kind = "array"
+		s.MinItems = whole("min")
+		s.MaxItems = whole("max")
 		if t.Elem().Kind() == reflect.Struct {
 			s.Items = inputSchema(Arguments(t.Elem()))
 		} else {
@@ -187,7 +193,11 @@ func listedInput(s *jsonschema.Schema) *jsonschema.Schema {
 	listed := s.CloneSchemas()
 	listed.AdditionalProperties = nil
 	for _, p := range listed.Properties {
-		p.MinItems, p.MaxItems, p.MaxLength, p.Minimum, p.Maximum = nil, nil, nil, nil, nil
+		p.MinItems = nil
+		p.MaxItems = nil
+		p.MaxLength = nil
+		p.Minimum = nil
+		p.Maximum = nil
 		p.Types = slices.DeleteFunc(slices.Clone(p.Types), func(t string) bool { return t == "null" })
 		if len(p.Types) == 1 {
 			p.Type, p.Types = p.Types[0], nil
@@ -332,7 +342,9 @@ func Refer(s *jsonschema.Schema, name, other string) {
 		panic("transport: no fields in " + name)
 	}
 
-	of.Properties, of.PropertyOrder, of.Required = nil, nil, nil
+	of.Properties = nil
+	of.PropertyOrder = nil
+	of.Required = nil
 	p.Description += "; its fields are in " + other + "'s output schema"
 }
 

@@ -297,7 +297,10 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 
 	var reply any
 	ctx, span := telemetry.Begin(ctx, c.From)
-	log.logger, log.metrics, log.identity, log.began = s.Logger, s.metrics, c.Identity, time.Now()
+	log.logger = s.Logger
+	log.metrics = s.metrics
+	log.identity = c.Identity
+	log.began = time.Now()
 	defer s.InFlight.begin(&log)()
 	defer func() {
 		if p := recover(); p != nil {
@@ -400,7 +403,8 @@ func (s *Set) withAsk(
 			form := &mcp.ElicitParams{Message: show.Plain(question), RequestedSchema: answerSchema}
 			if req.ProtocolVersion() >= Newest {
 				r, given := req.Params.InputResponses[key].(*mcp.ElicitResult)
-				if used[key] = given; !given && question != "" {
+				used[key] = given
+				if !given && question != "" {
 					asked[key] = form
 				}
 				return AnswerOf(r), given && closed(r)

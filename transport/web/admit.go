@@ -154,7 +154,8 @@ func (h *Server) count(w http.ResponseWriter, r *http.Request, n int) (leave fun
 		if !ok {
 			return nil, false
 		}
-		if r.Body = newReadBody(body); !hasCall(body) {
+		r.Body = newReadBody(body)
+		if !hasCall(body) {
 			return func() {}, true
 		}
 	}
@@ -269,6 +270,8 @@ func (r *refusals) due(now time.Time) (more int, due bool) {
 		r.more++
 		return 0, false
 	}
-	more, r.more, r.next = r.more, 0, now.Add(time.Second)
+	more = r.more
+	r.more = 0
+	r.next = now.Add(time.Second)
 	return more, true
 }

@@ -146,7 +146,9 @@ func (l *Login) WithSecret(r *http.Request, secret string) (*http.Cookie, error)
 		_ = os.Remove(l.file + addedSecret) // this server knows that it was used, and the next one removes it
 	}
 	cookie := rand.Text()
-	l.used[hash], l.person, l.kept = true, hashOf(cookie), false
+	l.used[hash] = true
+	l.person = hashOf(cookie)
+	l.kept = false
 	l.keep()
 	return l.cookie(r, cookie), nil
 }

@@ -74,7 +74,8 @@ func ownerOf(client, server netip.AddrPort) (uint32, error) {
 	if kernel, ok := from.(*unix.SockaddrNetlink); !ok || kernel.Pid != 0 {
 		return 0, errors.New("an answer that is not the kernel's")
 	}
-	if reply = reply[:n]; n < netlinkHeader+4 {
+	reply = reply[:n]
+	if n < netlinkHeader+4 {
 		return 0, fmt.Errorf("an answer of %d bytes", n)
 	}
 	if native.Uint16(reply[4:]) == unix.NLMSG_ERROR {

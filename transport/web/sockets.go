@@ -77,7 +77,8 @@ func (c *socket) Write(p []byte) (n int, err error) {
 			return n, err
 		}
 		m, err := c.Conn.Write(p[n:min(len(p), n+writeChunk)])
-		if n += m; err != nil || n >= len(p) {
+		n += m
+		if err != nil || n >= len(p) {
 			return n, err
 		}
 	}

@@ -130,7 +130,9 @@ func Send(ctx context.Context, url, traceparent, name string) error {
 	if !parent.IsValid() {
 		return fmt.Errorf("no trace to continue: %q", traceparent)
 	}
-	trace, within, now := parent.TraceID(), parent.SpanID(), uint64(time.Now().UnixNano())
+	trace := parent.TraceID()
+	within := parent.SpanID()
+	now := uint64(time.Now().UnixNano())
 	id := telemetry.Derive(parent, traceparent, name).SpanID()
 	span := &tracepb.Span{
 		TraceId:           trace[:],

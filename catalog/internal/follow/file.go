@@ -125,12 +125,18 @@ func (n *File[T]) lookMissing(f *File[T], grace time.Duration, now time.Time) *F
 	case f.Phase == Gone && f.Stamp == n.newest && f.Due.IsZero():
 		return f
 	case f.Good == nil, f.Phase == Vanished && now.Sub(f.since) >= grace:
-		n.Phase, n.Stamp, n.Good, n.Bad, n.source = Gone, n.newest, nil, nil, nil
+		n.Phase = Gone
+		n.Stamp = n.newest
+		n.Good = nil
+		n.Bad = nil
+		n.source = nil
 		return n
 	case f.Phase == Vanished:
 		return f
 	}
-	n.Phase, n.since, n.Due = Vanished, now, now.Add(grace)
+	n.Phase = Vanished
+	n.since = now
+	n.Due = now.Add(grace)
 	return n
 }
 
@@ -146,7 +152,9 @@ func (n *File[T]) unreadable(format *Format[T], err error, now time.Time) *File[
 	n.take(Present, [sha256.Size]byte{}, now)
 
 	// It has no content that a second write could have changed.
-	n.Racy, n.Due, n.Bad = false, time.Time{}, bad
+	n.Racy = false
+	n.Due = time.Time{}
+	n.Bad = bad
 	if err != nil {
 		// The cause may lie outside the file (too many open files); then the stamp would not show that it is
 		// over.
@@ -176,7 +184,8 @@ func (n *File[T]) judge(f *File[T], format *Format[T], data []byte, now time.Tim
 	if n.Good != nil && age < partialSettle && (good == nil || complete(n.source) && !complete(data)) {
 		return n.wait(now, partialSettle-age)
 	}
-	if n.Bad = bad; good != nil {
+	n.Bad = bad
+	if good != nil {
 		n.Good, n.source, n.Bad = good, data, nil
 	}
 	return n.take(Present, sum, now)

@@ -80,7 +80,8 @@ func (d *Decoder) decode(v Value, to reflect.Value, f *field) {
 	switch to.Kind() {
 	case reflect.Pointer:
 		faults, target := d.Faults(), reflect.New(to.Type().Elem())
-		if d.decode(v, target.Elem(), f); d.Faults() == faults {
+		d.decode(v, target.Elem(), f)
+		if d.Faults() == faults {
 			to.Set(target)
 		}
 	case reflect.Struct:
@@ -182,7 +183,8 @@ func (d *Decoder) anyKeys(v Value, to reflect.Value, f *field) {
 
 		item := reflect.New(elem).Elem()
 		if to.Kind() == reflect.Map {
-			if d.decode(v, item, f.elem); all.IsNil() {
+			d.decode(v, item, f.elem)
+			if all.IsNil() {
 				all = reflect.MakeMap(to.Type())
 			}
 			all.SetMapIndex(reflect.ValueOf(v.Key.Value), item)

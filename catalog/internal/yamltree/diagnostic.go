@@ -208,7 +208,8 @@ func Join(names []string) string {
 	const most = 10
 	shown := make([]string, min(len(names), most))
 	for i := range shown {
-		if shown[i] = names[i]; !plain(names[i]) {
+		shown[i] = names[i]
+		if !plain(names[i]) {
 			shown[i] = Quote(names[i])
 		}
 	}

@@ -67,7 +67,9 @@ var block = regexp.MustCompile(`^( *)[^#"']*(?:: |- )[|>][0-9+-]* *(?:#.*)?\s*$`
 // unclosedQuote returns the line of a quote that begins a value and ends in a later line, where more text
 // follows it; 0 means none. The parser only reports a line after that.
 func unclosedQuote(lines [][]byte) (opened int) {
-	quote, since, text := byte(0), 0, -1 // text: the indentation of the line before a text
+	quote := byte(0)
+	since := 0
+	text := -1 // text: the indentation of the line before a text
 	for n, line := range lines {
 		indent := len(line) - len(bytes.TrimLeft(line, " "))
 		if text >= 0 && (indent > text || len(bytes.TrimSpace(line)) == 0) {

@@ -213,6 +213,8 @@ func (d *Demo) play(ctx context.Context, line string) (err error) {
 // Browse serves the pages of the project to the person at this terminal, until Ctrl-C or the end of ctx.
 func (d *Demo) Browse(ctx context.Context) {
 	cmd := exec.CommandContext(ctx, d.Self, "ui", "--path", d.project())
-	cmd.Env, cmd.Stdout, cmd.Stderr = d.environ(), os.Stdout, os.Stderr
+	cmd.Env = d.environ()
+	cmd.Stdout = os.Stdout
+	cmd.Stderr = os.Stderr
 	_ = cmd.Run() // it prints its error
 }

@@ -347,7 +347,8 @@ func (t *trial) lead(ctx context.Context) error {
 	var kill <-chan time.Time
 	pid := 0
 	next := func() {
-		if kill = nil; len(t.moments) > 0 {
+		kill = nil
+		if len(t.moments) > 0 {
 			kill = time.After(time.Until(began.Add(t.moments[0])))
 			t.moments = t.moments[1:]
 		}

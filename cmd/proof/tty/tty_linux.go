@@ -48,7 +48,9 @@ func Run(cmd *exec.Cmd, ahead, answer string) (printed, screen string, err error
 	defer master.Close()
 
 	var out bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, &out, &out
+	cmd.Stdin = slave
+	cmd.Stdout = &out
+	cmd.Stderr = &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if _, err = master.WriteString(ahead); err == nil {
 		err = cmd.Start()

@@ -54,7 +54,9 @@ func (c CommandLine) Describe(ctx context.Context, variant *string) (a Abilities
 	}
 	_, missing := trust.Find(r.root, r.Command[0])
 	a.Program, a.Available = r.program(r.Command), missing == nil
-	a.Continues, a.Names, a.Reports = r.Continues, r.Continues && r.Names(c.Name), r.Reports()
+	a.Continues = r.Continues
+	a.Names = r.Continues && r.Names(c.Name)
+	a.Reports = r.Reports()
 	if r.Prompt == config.PromptArgument {
 		a.MaxPrompt = MaxArgument()
 	}
@@ -323,7 +325,8 @@ func (l Local) Alive(attempt string) (bool, error) {
 	}
 	for _, run := range runs {
 		var alive bool
-		if alive, err = runner.Alive(l.Run(attempt, run.Name())); alive || err != nil {
+		alive, err = runner.Alive(l.Run(attempt, run.Name()))
+		if alive || err != nil {
 			return alive, err
 		}
 	}

@@ -41,7 +41,10 @@ func Merge(configured []config.Executor) []config.Executor {
 		default:
 			e := &all[i]
 			v := override(own(*e), own(c))
-			e.Prompt, e.Resume, e.Env, e.Telemetry = v.Prompt, v.Resume, v.Env, c.Telemetry
+			e.Prompt = v.Prompt
+			e.Resume = v.Resume
+			e.Env = v.Env
+			e.Telemetry = c.Telemetry
 			for _, v := range c.Variants {
 				switch i := variantOf(e, v.Name); {
 				case i < 0:

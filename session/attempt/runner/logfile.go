@@ -276,7 +276,8 @@ func appendEntry(dst []byte, e Entry) []byte {
 
 // decodeEntry decodes a line.
 func decodeEntry(line []byte) (e Entry, err error) {
-	if err = json.Unmarshal(line, &e); err == nil && e.Stream != Stdout && e.Stream != Stderr && e.Stream != System {
+	err = json.Unmarshal(line, &e)
+	if err == nil && e.Stream != Stdout && e.Stream != Stderr && e.Stream != System {
 		err = fmt.Errorf("unknown stream %q", e.Stream)
 	}
 	return e, err

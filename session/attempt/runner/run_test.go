@@ -367,7 +367,9 @@ func TestField13_EachByteIsKept(t *testing.T) {
 func TestShimKilled(t *testing.T) {
 	b := newBench(t)
 	p := b.start(b.spec("1", "family"))
-	inGroup, away, v := b.next(), b.next(), b.next()
+	inGroup := b.next()
+	away := b.next()
+	v := b.next()
 	var wg sync.WaitGroup
 	exits := make([]Exit, 4)
 	for i := range exits {

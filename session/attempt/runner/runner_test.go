@@ -453,7 +453,8 @@ func TestLogRotates(t *testing.T) {
 	line := bytes.Repeat([]byte("x"), 1000)
 	const n = 50_000
 	for i := range n {
-		if l.write(Stdout, fmt.Appendf(nil, "%d %s", i, line)); i%5000 == 0 {
+		l.write(Stdout, fmt.Appendf(nil, "%d %s", i, line))
+		if i%5000 == 0 {
 			testkit.Need(t, size(t, dir) <= MaxLogBytes, "it has %d bytes", size(t, dir))
 		}
 	}

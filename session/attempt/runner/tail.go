@@ -130,7 +130,8 @@ func (p *page) full() bool { return len(p.entries) >= p.limit }
 
 // add adds an entry if there is room for its text; otherwise the page is full.
 func (p *page) add(e Entry) {
-	if p.bytes += len(e.Text); len(p.entries) > 0 && p.bytes > tailBytes {
+	p.bytes += len(e.Text)
+	if len(p.entries) > 0 && p.bytes > tailBytes {
 		p.limit = len(p.entries)
 		return
 	}

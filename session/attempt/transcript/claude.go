@@ -57,7 +57,8 @@ func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
 			give(message(Failure, cmp.Or(e.Result, strings.Join(e.Errors, "\n"), e.Subtype)))
 		}
 	case "rate_limit_event":
-		if r.rejected = ""; e.RateLimit.Status == "rejected" && !e.RateLimit.UsingOverage {
+		r.rejected = ""
+		if e.RateLimit.Status == "rejected" && !e.RateLimit.UsingOverage {
 			r.rejected = message(Failure, string(e.line)).Text
 		}
 	case "system", "stream_event", "tool_progress", "tool_use_summary", "keep_alive":

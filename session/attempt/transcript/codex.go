@@ -153,7 +153,8 @@ func (c *codexUsage) completed(usage json.RawMessage) {
 		CacheWrite int64 `json:"cache_write_input_tokens"`
 		Output     int64 `json:"output_tokens"` // all
 	}
-	if c.seen = true; len(usage) > 0 && decode(usage, &u) && u.Input >= 0 {
+	c.seen = true
+	if len(usage) > 0 && decode(usage, &u) && u.Input >= 0 {
 		c.open = false
 		c.total = new(tokens(u.Input-min(u.Input, count(u.CacheRead)+count(u.CacheWrite)), u.CacheRead, u.CacheWrite,
 			u.Output))

@@ -42,7 +42,10 @@ func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 	switch e.Type {
 	case "step_start":
 		o.missed = o.missed || o.answering // the model was asked again
-		o.seen, o.open, o.answering, o.called = true, true, true, false
+		o.seen = true
+		o.open = true
+		o.answering = true
+		o.called = false
 	case "step_finish":
 		o.step(p)
 	case "text":
@@ -93,7 +96,9 @@ func (o *openCodeUsage) step(p *openCodePart) {
 
 	// After these reasons OpenCode asks the model again, and reports the next step only once it begins to
 	// answer.
-	o.seen, o.open, o.answering = true, p.Reason == "tool-calls" || p.Reason == "unknown", false
+	o.seen = true
+	o.open = p.Reason == "tool-calls" || p.Reason == "unknown"
+	o.answering = false
 	o.turns, o.tokens = count(o.turns+1), o.tokens.plus(t)
 	usd := dollars(p.USD)
 	if usd == nil || *usd == 0 {

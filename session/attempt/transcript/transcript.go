@@ -98,7 +98,8 @@ func (r *Reader) Line(line []byte, give func(Message)) {
 	if len(r.held)+len(line) > MaxLine {
 		line, r.long = line[:MaxLine-len(r.held)], true
 	}
-	if r.held = append(r.held, line...); !piece || !r.long && complete(r.held) {
+	r.held = append(r.held, line...)
+	if !piece || !r.long && complete(r.held) {
 		r.End(give)
 	}
 }

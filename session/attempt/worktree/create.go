@@ -105,7 +105,8 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 		}
 
 		own := branch
-		if uses[common]++; uses[common] > 1 {
+		uses[common]++
+		if uses[common] > 1 {
 			own = fmt.Sprintf("%s-%d", branch, uses[common])
 		}
 		j.Trees = append(j.Trees, &record{

@@ -69,7 +69,9 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 
 func TestRepositoriesOfAllKinds(t *testing.T) {
 	t.Parallel()
-	repo, linked, sha256 := newRepo(t), filepath.Join(t.TempDir(), "linked"), filepath.Join(t.TempDir(), "sha256")
+	repo := newRepo(t)
+	linked := filepath.Join(t.TempDir(), "linked")
+	sha256 := filepath.Join(t.TempDir(), "sha256")
 	gits(t, repo, "worktree add -q -b side "+linked)
 	kinds := map[string]string{
 		"bare":              remoteOf(t, repo),
@@ -107,7 +109,10 @@ func TestRepositoriesOfAllKinds(t *testing.T) {
 
 func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 	t.Parallel()
-	k, repo, plain, unborn := newKeeper(t), newRepo(t), t.TempDir(), t.TempDir()
+	k := newKeeper(t)
+	repo := newRepo(t)
+	plain := t.TempDir()
+	unborn := t.TempDir()
 	gits(t, unborn, "init -q")
 	write(t, plain, "file", "")
 	gits(t, repo, "tag v1", "branch "+branchName+"-taken")
@@ -150,7 +155,9 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 func TestSetup(t *testing.T) {
 	t.Parallel()
 	needUnix(t)
-	k, first, second := newKeeper(t), newRepo(t), newRepo(t)
+	k := newKeeper(t)
+	first := newRepo(t)
+	second := newRepo(t)
 	trees := func(script string) []Tree {
 		return []Tree{tree(first), {
 			RepoID:       "r2",

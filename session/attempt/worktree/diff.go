@@ -154,7 +154,8 @@ const maxIndex = 1 << 30
 func copyIndex(ctx context.Context, to git.Command, admin, head string) error {
 	info, err := os.Stat(filepath.Join(admin, "index")) // taken before the copy: an older time is safer
 	if admin == "" || errors.Is(err, fs.ErrNotExist) {
-		if to.Args = []string{"read-tree", head}; head == "" {
+		to.Args = []string{"read-tree", head}
+		if head == "" {
 			return nil
 		}
 		_, err = git.Output(ctx, to)

@@ -269,7 +269,8 @@ func digest(t testing.TB, repo string) (all string) {
 		case ".git/worktrees", ".git/objects", ".git/logs", ".git/refs/heads/deepwork", ".git/refs/deepwork":
 			return fs.SkipDir
 		}
-		if all += rel + "\n"; err == nil && !d.IsDir() {
+		all += rel + "\n"
+		if err == nil && !d.IsDir() {
 			info := testkit.Get(d.Info()).Must(t)
 			all += fmt.Sprintf("%v %v %q\n", info.Mode(), info.ModTime(), read(t, path))
 		}

@@ -129,7 +129,8 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 		case WayMerge:
 			now, err = k.commitMerge(ctx, l, b)
 		case WaySquash:
-			if now, err = k.commitMerge(ctx, l, b); err == nil && now != b.target {
+			now, err = k.commitMerge(ctx, l, b)
+			if err == nil && now != b.target {
 				back, err = k.moveTo(ctx, b, func(ctx context.Context) error { return b.reset(ctx, now) })
 			}
 		case WayRebase:
@@ -156,7 +157,8 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 		}
 
 		before := b.Since // first: a later call finds nothing to do, and would not know about the merge
-		if b.Since = (&mergeBase{From: b.from, Common: b.head}); l.Way != WayMerge {
+		b.Since = (&mergeBase{From: b.from, Common: b.head})
+		if l.Way != WayMerge {
 			b.Since.Common = now
 			if b.common != b.target { // others have changed the target
 				b.Since.From = b.target
@@ -192,7 +194,8 @@ func targetCheckout(ctx context.Context, l Landing, b *view) (*checkout, error) 
 		return nil, err
 	}
 	held := byHand(l, b, at.path, files)
-	if held.Operation = at.operation(); len(all) > 1 {
+	held.Operation = at.operation()
+	if len(all) > 1 {
 		held.Also = all[1].path
 	}
 	if held.Operation != "" || held.Also != "" || len(files) > 0 {

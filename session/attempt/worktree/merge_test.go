@@ -210,7 +210,9 @@ func TestAMergeByHandIsNoticed(t *testing.T) {
 	merged(t, k, path, WayMerge)
 	testkit.Same(t, status().Changed, []string{"a.txt", "new.txt"})
 
-	k, repo, path = newKeeper(t), newRepo(t), ""
+	k = newKeeper(t)
+	repo = newRepo(t)
+	path = ""
 	path = create(t, k, repo)
 	commit(t, repo, "of others", "c.txt", "c\n")
 	testkit.Get(k.Update(t.Context(), landing(path, WayMerge))).Must(t)
@@ -451,7 +453,9 @@ func TestMergeWhileTheUserSwitches(t *testing.T) {
 // folder, or on a branch of which the target is another name; and by a path of two lines.
 func TestMergeWhereGitDoesNotKnowTheCheckout(t *testing.T) {
 	t.Parallel()
-	apart, around, renamed := newRepo(t), newRepo(t), newRepo(t)
+	apart := newRepo(t)
+	around := newRepo(t)
+	renamed := newRepo(t)
 	gits(t, apart, "init -q --separate-git-dir "+filepath.Join(t.TempDir(), "git"))
 	gits(t, around, "submodule --quiet add "+newRepo(t)+" sub", "-C "+renamed+" branch -m master",
 		"-C "+renamed+" symbolic-ref refs/heads/main refs/heads/master")

@@ -190,7 +190,8 @@ func (s *source) hidden(ctx context.Context, dir string, known []string, found *
 // elsewhere, though a shallow clone has no branch with them; so does what has a tag from before the attempt.
 func (s *source) unpublished(ctx context.Context, n *Nested, in git.Command, here string, known []string) (err error) {
 	run := func(args ...string) (out string) {
-		if in.Args = args; err == nil {
+		in.Args = args
+		if err == nil {
 			out, err = git.Line(ctx, in)
 		}
 		return out

@@ -38,7 +38,9 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		{attemptID + "/web", true, true},
 	} {
 		t.Run(strings.ReplaceAll(c.at, "/", "_"), func(t *testing.T) {
-			repo, home, k := newRepo(t), filepath.Join(t.TempDir(), "home"), newKeeper(t)
+			repo := newRepo(t)
+			home := filepath.Join(t.TempDir(), "home")
+			k := newKeeper(t)
 			write(t, home, "keep.txt", "mine", "web/keep.txt", "mine", attemptID+"/web/keep.txt", "mine")
 			list := func() (all []string) {
 				filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
@@ -262,7 +264,8 @@ func dieAt(k *Keeper, n int, do func() error) (points int, err error) {
 		}
 	}()
 	k.atPoint = func(string) {
-		if points++; points == n {
+		points++
+		if points == n {
 			panic(died{})
 		}
 	}
@@ -346,7 +349,9 @@ func TestCrashAtEachPointOfRemove(t *testing.T) {
 // of a worktree again does not keep it from being removed.
 func TestWhatOthersDoMeanwhile(t *testing.T) {
 	t.Parallel()
-	k, repo, path := newKeeper(t), newRepo(t), ""
+	k := newKeeper(t)
+	repo := newRepo(t)
+	path := ""
 	k.atPoint = func(point string) {
 		switch point {
 		case "copied web":

@@ -94,7 +94,8 @@ type source struct {
 // git's data about it.
 func (s *source) call(args ...string) git.Command {
 	c := call(s.root, s.admin, args...)
-	if c.Index = s.index; s.admin == "" {
+	c.Index = s.index
+	if s.admin == "" {
 		c.GitDir = s.common
 	}
 	if !isDir(s.root) {
@@ -277,7 +278,8 @@ func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, t
 
 	write := s.call("write-tree")
 	write.Filters = false // git would run them for files that have just changed
-	if staged, err = git.Line(ctx, write); err != nil && git.ExitCode(err) < 0 {
+	staged, err = git.Line(ctx, write)
+	if err != nil && git.ExitCode(err) < 0 {
 		return "", "", err
 	}
 	if !isDir(s.root) {
@@ -333,7 +335,8 @@ func (s *source) unhide(ctx context.Context) error {
 
 	for _, flag := range []string{"--no-assume-unchanged", "--no-skip-worktree"} {
 		c := s.call("update-index", flag, "-z", "--stdin")
-		if c.Stdin = []byte(hidden.String()); len(c.Stdin) > 0 && err == nil {
+		c.Stdin = []byte(hidden.String())
+		if len(c.Stdin) > 0 && err == nil {
 			_, err = git.Output(ctx, c)
 		}
 	}

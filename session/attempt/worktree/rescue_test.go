@@ -240,7 +240,9 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 
 func TestSubmodules(t *testing.T) {
 	t.Parallel()
-	lib, repo, k := newRepo(t), newRepo(t), newKeeper(t)
+	lib := newRepo(t)
+	repo := newRepo(t)
+	k := newKeeper(t)
 	old(t, lib) // which only a tag has in the end, and is no work
 	gits(t, repo, "-C "+lib+" tag v1 develop", "-C "+lib+" branch -q -D develop", "submodule add -q "+lib+" sub",
 		"submodule add -q "+lib+" other")
@@ -295,7 +297,9 @@ func TestSubmodules(t *testing.T) {
 // run; one of the user that fails is left out.
 func TestFilesAreKeptAsGitStoresThem(t *testing.T) {
 	asUser(t, "[filter \"bad\"]\n\tclean = exit 1\n\tsmudge = cat\n\trequired = true\n")
-	repo, k, mark := newRepo(t), newKeeper(t), filepath.Join(t.TempDir(), "mark")
+	repo := newRepo(t)
+	k := newKeeper(t)
+	mark := filepath.Join(t.TempDir(), "mark")
 	commit(t, repo, "attributes", ".gitattributes", "*.crlf text eol=crlf\n*.up filter=up\n*.bad filter=bad\n",
 		"t.crlf", "a\r\nb\r\n")
 	gits(t, repo, "config core.autocrlf true")
@@ -399,7 +403,9 @@ func TestAnAttemptMadeAgainKeepsEarlierRescues(t *testing.T) {
 // same.
 func TestRescuesOfOneRepositoryAreListedLater(t *testing.T) {
 	t.Parallel()
-	repo, other, k := newRepo(t), newRepo(t), newKeeper(t)
+	repo := newRepo(t)
+	other := newRepo(t)
+	k := newKeeper(t)
 	trees := []Tree{tree(repo), {
 		RepoID:       "r2",
 		Name:         "web again",

@@ -429,7 +429,9 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 			if name != "a bisect" {
 				commit(t, path, "the work", "new.txt", "")
 			}
-			before, branch, head := digest(t, repo), tip(repo, branchName), tip(path, "HEAD")
+			before := digest(t, repo)
+			branch := tip(repo, branchName)
+			head := tip(path, "HEAD")
 			st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
 			testkit.True(t, st.Elsewhere != "", "the status is %+v", st)
 			pushed, err := k.Push(t.Context(), path, "origin", false)

@@ -39,14 +39,16 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 		}
 	}
 	if v.target == "" && base != "" {
-		if v.target, err = commitOf(ctx, v.call(), base); err != nil && git.ExitCode(err) < 0 {
+		v.target, err = commitOf(ctx, v.call(), base)
+		if err != nil && git.ExitCode(err) < 0 {
 			return nil, err
 		}
 	}
 	if v.target == "" {
 		return nil, fmt.Errorf("neither the branch %q nor the commit %q is in the repository", target, base)
 	}
-	if v.from = v.target; v.head != "" {
+	v.from = v.target
+	if v.head != "" {
 		if v.from, v.common, err = v.begin(ctx, v.head, v.target); err != nil {
 			return nil, err
 		}

@@ -164,7 +164,8 @@ func (k *Keeper) Items(attempt, id string) (names []string, err error) {
 			continue
 		}
 		j, damaged := k.load(name)
-		if err = errors.Join(err, damaged); j != nil && j.attemptID() == id {
+		err = errors.Join(err, damaged)
+		if j != nil && j.attemptID() == id {
 			names = append(names, name)
 		}
 	}

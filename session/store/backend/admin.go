@@ -57,7 +57,9 @@ func Look(ctx context.Context, f *state.Folder, c Choice) (Status, error) {
 	defer pg.Close(ctx)
 	s.Where, s.Project = pg.Where(), c.Project
 	now, err := pg.Status(ctx)
-	s.Schema, s.Knows, s.Repository = now.Version, now.Latest, now.Repository
+	s.Schema = now.Version
+	s.Knows = now.Latest
+	s.Repository = now.Repository
 	switch {
 	case err != nil:
 		s.Problem = err.Error()
@@ -118,8 +120,9 @@ func files(ctx context.Context, f *state.Folder, s *Status) {
 		s.Problem = err.Error()
 	}
 	s.Counts["ended sessions"] = counts["workflow_sessions"] - s.Counts["active sessions"]
-	s.Counts["tasks"], s.Counts["attempts"], s.Counts["remote runs"] = counts["tasks"], counts["attempts"],
-		counts["workflow_executions"]
+	s.Counts["tasks"] = counts["tasks"]
+	s.Counts["attempts"] = counts["attempts"]
+	s.Counts["remote runs"] = counts["workflow_executions"]
 
 	m := session.NewMember(f, nil)
 	alive, _ := m.Others()

@@ -46,7 +46,8 @@ func (b *binding) admit(ctx context.Context, first, readOnly bool) error {
 	}
 	if dir := mainWorktree(ctx, b.folder.Root); dir != "" {
 		if main, err := state.Find(dir); err == nil {
-			if is, err = b.remembered(main); is || err != nil {
+			is, err = b.remembered(main)
+			if is || err != nil {
 				return err
 			}
 		}
@@ -78,7 +79,9 @@ func mainWorktree(ctx context.Context, dir string) string {
 	if err != nil || len(lines) != 3 {
 		return ""
 	}
-	own, common, top := lines[0], lines[1], lines[2]
+	own := lines[0]
+	common := lines[1]
+	top := lines[2]
 	back, _, err := durable.Read(filepath.Join(own, "gitdir"), 64<<10)
 	if err != nil || filepath.Dir(own) != filepath.Join(common, "worktrees") ||
 		strings.TrimSpace(string(back)) != filepath.Join(top, ".git") {

@@ -330,14 +330,18 @@ func text(size int) (all string) {
 // last one.
 func moving(b *testing.B, s *Store, callers int) func(caller, n int) error {
 	sessions := sessionsOf(s)
-	frame, step, reply := text(1024), text(300), text(1200)
+	frame := text(1024)
+	step := text(300)
+	reply := text(1200)
 	count := make([]int64, callers) // of transitions
 	return func(caller, _ int) error {
 		n := count[caller]
 		count[caller]++
 		at := n % 25
 		w := transition(fmt.Sprintf("01%02x%04x", caller, n/25), at+1)
-		w.Goal, w.Frame, w.UpdatedAt = "A goal of a few words", frame, time.Now()
+		w.Goal = "A goal of a few words"
+		w.Frame = frame
+		w.UpdatedAt = time.Now()
 		w.Put = []store.SessionPart{{Kind: "step", Key: fmt.Sprint(at), Position: at, Body: step},
 			{Kind: "step", Key: fmt.Sprint(at + 1), Position: at + 1, Body: step[:100]},
 			{Kind: "reply", Key: fmt.Sprint(at), Position: at, Body: reply}}

@@ -78,7 +78,9 @@ func TestALateCommitIsNotPassedOver(t *testing.T) {
 	other := openAt(t, url)
 	makeChange(t, s, "zero")
 	at := follows(t, other, "", "reset")
-	early, middle, late := begin(t, s), begin(t, s), begin(t, s)
+	early := begin(t, s)
+	middle := begin(t, s)
+	late := begin(t, s)
 	early.exec("SELECT pg_current_xact_id()") // the lowest id, and the highest position
 	middle.change("middle")
 	late.change("late")

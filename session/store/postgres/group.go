@@ -70,7 +70,8 @@ func (g *groups) leave() {
 	defer g.mu.Unlock()
 	n, size := 0, 0
 	for n < min(len(g.waiting), groupSize) {
-		if size += sizeOf(g.waiting[n].write); n > 0 && size > groupBytes {
+		size += sizeOf(g.waiting[n].write)
+		if n > 0 && size > groupBytes {
 			break
 		}
 		n++
@@ -150,7 +151,8 @@ func (d database) lead(ctx context.Context, now time.Time, group []*member) {
 		made, err = make([]*bool, len(group)), nil // one of them was refused
 	}
 	for i, m := range group {
-		if m.err = err; err == nil {
+		m.err = err
+		if err == nil {
 			m.made = made[i]
 		}
 	}

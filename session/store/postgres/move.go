@@ -127,8 +127,10 @@ func optionsOf(w *store.SessionWrite) []*string {
 		all[1], all[2] = &d.Hash, new(plainText(string(d.Data)))
 	}
 	if r := w.Began; r != nil {
-		all[3], all[4], all[5], all[6] = new(plainText(r.Step)), &r.Runner, new(fmt.Sprint(r.Total)),
-			new(fmt.Sprint(r.Life.Seconds()))
+		all[3] = new(plainText(r.Step))
+		all[4] = &r.Runner
+		all[5] = new(fmt.Sprint(r.Total))
+		all[6] = new(fmt.Sprint(r.Life.Seconds()))
 	}
 	if r := w.Verdict; r != nil {
 		all[7], all[8] = new(plainText(r.Step)), &r.Runner

@@ -38,7 +38,8 @@ func (r Repository) normalized() Repository {
 		host, path = before[strings.LastIndex(before, "@")+1:], after
 	}
 	r.Remote = ""
-	if path = strings.Trim(strings.TrimSuffix(strings.TrimSuffix(path, "/"), ".git"), "/"); host != "" && path != "" {
+	path = strings.Trim(strings.TrimSuffix(strings.TrimSuffix(path, "/"), ".git"), "/")
+	if host != "" && path != "" {
 		r.Remote = strings.ToLower(host) + "/" + path
 	}
 	return r
@@ -118,7 +119,8 @@ type Status struct {
 func (s *Store) Status(ctx context.Context) (st Status, err error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	if st.Version, st.Latest, err = s.SchemaVersion(ctx); err != nil || st.Version != st.Latest {
+	st.Version, st.Latest, err = s.SchemaVersion(ctx)
+	if err != nil || st.Version != st.Latest {
 		st.Refusal = checkVersion(st.Version)
 		return st, err
 	}

@@ -114,7 +114,9 @@ func (x *side) Adapt(r transfer.Row) transfer.Row {
 		placed, folder, name = true, "place", "machine"
 	}
 	if placed && v["machine_id"] == "" {
-		v["machine_id"], v[name], v[folder] = x.place.MachineID, x.place.MachineName, x.place.Root
+		v["machine_id"] = x.place.MachineID
+		v[name] = x.place.MachineName
+		v[folder] = x.place.Root
 	}
 	return r
 }

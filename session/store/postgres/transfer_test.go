@@ -260,8 +260,9 @@ func TestCopyExcludesServers(t *testing.T) {
 	earlier := openAt(t, url)
 	must(t, earlier.Enter(t.Context()))
 	ended := transition(id, 1)
-	ended.Status, ended.Define, ended.Request = "aborted", &store.Definition{Hash: "00", Data: []byte("x")},
-		&store.Key{7}
+	ended.Status = "aborted"
+	ended.Define = &store.Definition{Hash: "00", Data: []byte("x")}
+	ended.Request = &store.Key{7}
 	ended.Began = &store.Review{Step: "one", Runner: "r", Life: time.Hour}
 	must(t, errors.Join(second(sessionsOf(earlier).WriteSession(t.Context(), ended)),
 		sessionsOf(earlier).RemoveSessions(t.Context(), []string{id}), earlier.Close(t.Context())))

@@ -322,7 +322,9 @@ func (b board) EndExecution(
 		if e.Resolved {
 			t.Exec(`UPDATE attempts SET landed = '' WHERE id = ?`, x.AttemptID)
 		}
-		of, status, stays := t.taskOf(x.AttemptID), e.Task, `status <> 'inprogress'`
+		of := t.taskOf(x.AttemptID)
+		status := e.Task
+		stays := `status <> 'inprogress'`
 		if status == task.InReview &&
 			t.has(`FROM tasks JOIN attempts ON task_id = tasks.id WHERE attempts.id = ? AND workflow_name IS NOT `+
 				`NULL AND coalesce(workflow_status, '') <> 'completed'`, x.AttemptID) {

@@ -31,7 +31,9 @@ func TestCreateAttempt(t *testing.T) {
 	}
 	a := testkit.Get(b.CreateAttempt(t.Context(), want,
 		task.Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, task.Request{})).Must(t)
-	want.State, want.CreatedAt, want.UpdatedAt = task.Waiting, a.CreatedAt, a.UpdatedAt
+	want.State = task.Waiting
+	want.CreatedAt = a.CreatedAt
+	want.UpdatedAt = a.UpdatedAt
 	equal(t, *a, want, a.CreatedAt, c.at.Truncate(time.Microsecond))
 	e := testkit.Get(b.LatestExecution(t.Context(), a.ID)).Must(t)
 	equal(t, e.ID, "e1", e.State, task.Waiting, e.FollowUp, false, e.SessionID, nil, e.Prompt, "all of it", *e.Variant,
@@ -307,9 +309,13 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 		Error:        new("it broke"),
 		Usage:        &task.Usage{Turns: 7},
 	})))
-	want.State, want.EndedAt, want.Conversation, want.LimitedUntil = task.Failed,
-		new(c.at.UTC().Truncate(time.Microsecond)), new("talk"), &until
-	want.ExitCode, want.FinalMessage, want.Error = new(3), new("bye"), new("it broke")
+	want.State = task.Failed
+	want.EndedAt = new(c.at.UTC().Truncate(time.Microsecond))
+	want.Conversation = new("talk")
+	want.LimitedUntil = &until
+	want.ExitCode = new(3)
+	want.FinalMessage = new("bye")
+	want.Error = new("it broke")
 	same()
 	endStep(t, b, "s1")
 	same() // an end is final

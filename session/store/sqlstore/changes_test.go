@@ -129,7 +129,9 @@ func TestChangesAreFollowed(t *testing.T) {
 	check("taking it up", changed(store.RemoteRunChanged, "x")...)
 	testkit.Must(t, b.db.RemoteRuns().AskCancel(t.Context(), "x"))
 	check("a wish to cancel what is over")
-	x.Owner, x.State, x.EndedAt = "here", store.RemoteFailed, new(time.Now())
+	x.Owner = "here"
+	x.State = store.RemoteFailed
+	x.EndedAt = new(time.Now())
 	save(t, b.db.RemoteRuns(), x)
 	check("an end that is not synced", changed(store.RemoteRunChanged, "x")...)
 	of := led(t, b, p, "run")
@@ -262,7 +264,8 @@ func (w worker) work(ctx context.Context, project string, rounds int) (err error
 			need(idle, err)
 		}
 		next, ended, err := w.b.EndExecution(ctx, e.ID, task.Ending{State: task.Completed, Task: task.InReview})
-		if need(ended, err); !ended || (next != nil) != (i%3 == 0) {
+		need(ended, err)
+		if !ended || (next != nil) != (i%3 == 0) {
 			return fmt.Errorf("round %d: ended %v, and followed by %v", i, ended, next)
 		}
 		w.say("end %s", e.ID)

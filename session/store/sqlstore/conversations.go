@@ -139,7 +139,9 @@ func (t Tx) setQueued(s *task.Session, q *task.Queued, comments ...string) {
 	t.mark(s.AttemptID, comments)
 	var prompt, variant, at *string
 	if q != nil {
-		prompt, variant, at = &q.Prompt, q.Variant, &t.Now
+		prompt = &q.Prompt
+		variant = q.Variant
+		at = &t.Now
 	}
 	t.Exec(`UPDATE sessions SET queued_prompt = ?, queued_variant = ?, queued_at = ?, updated_at = ? WHERE id = ?`,
 		prompt, variant, at, t.Now, s.ID)

@@ -258,8 +258,9 @@ func TestHistory(t *testing.T) {
 	began := func(id, goal string, change func(*store.SessionWrite)) {
 		c.forward(time.Minute)
 		w := newSession(id)
-		w.Goal, w.StartedAt, w.UpdatedAt = goal, c.at.UTC().Truncate(time.Microsecond),
-			c.at.UTC().Truncate(time.Microsecond)
+		w.Goal = goal
+		w.StartedAt = c.at.UTC().Truncate(time.Microsecond)
+		w.UpdatedAt = c.at.UTC().Truncate(time.Microsecond)
 		change(w)
 		write(t, b.db.Sessions(), w)
 	}
@@ -499,7 +500,11 @@ func TestLimits(t *testing.T) {
 		{ExecutionID: "unpriced", Usage: task.Usage{Thread: "t", Totals: json.RawMessage(`{}`)}},
 		{ExecutionID: "last", Usage: task.Usage{Thread: "t", Totals: json.RawMessage(`{}`), MicroUSD: new(int64(7))}},
 	} {
-		u.AttemptID, u.Executor, u.Reported, u.InputTokens, u.Turns = a.ID, "CODEX", true, 5, 1
+		u.AttemptID = a.ID
+		u.Executor = "CODEX"
+		u.Reported = true
+		u.InputTokens = 5
+		u.Turns = 1
 		testkit.Must(t, b.AddUse(t.Context(), u))
 	}
 	all := testkit.Get(b.Used(t.Context(), a.ID)).Must(t)

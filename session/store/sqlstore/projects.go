@@ -218,7 +218,8 @@ func (s *syncing) reconcile(table string, rows, want []knownRow, insert func(kno
 		} else if s.shared {
 			row.Path = w.Path
 		}
-		if w.ID = row.ID; !row.Listed || row.Name != w.Name && !s.add {
+		w.ID = row.ID
+		if !row.Listed || row.Name != w.Name && !s.add {
 			s.change(`UPDATE `+table+` SET name = ?, listed = TRUE, updated_at = ? WHERE id = ?`, w.Name, s.t.Now, w.ID)
 		}
 		if row.Path != w.Path {

@@ -43,7 +43,9 @@ func executed(id, owner string, s store.RemoteState, at time.Time) *store.Remote
 	case store.RemoteRunning:
 		x.SourceExecutionID = new("at source")
 	default:
-		x.SourceExecutionID, x.EndedAt, x.Error = new("at source"), new(at.Add(time.Second)), new("it broke")
+		x.SourceExecutionID = new("at source")
+		x.EndedAt = new(at.Add(time.Second))
+		x.Error = new("it broke")
 		x.Progress, x.Result = json.RawMessage(`{"message":"half"}`),
 			json.RawMessage(`{"b":9007199254740993,"a":[1.0,"<x>"]}`)
 	}

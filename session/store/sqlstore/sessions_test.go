@@ -81,8 +81,11 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 	w.MachineID = "0a1b2c3d"
 	w.Machine = "host"
 	w.Place = "/home/me/shop"
-	w.Definition, w.Pinned, w.Waiting, w.Branch, w.StartedAt = "d1", "d0", `{"steps":["one"]}`, "deepwork/x",
-		began.Add(-time.Hour)
+	w.Definition = "d1"
+	w.Pinned = "d0"
+	w.Waiting = `{"steps":["one"]}`
+	w.Branch = "deepwork/x"
+	w.StartedAt = began.Add(-time.Hour)
 	for _, known := range []int64{-1, 1} {
 		testkit.FailsWith(t, second(a.ReadSession(t.Context(), w.ID, known)), store.ErrNotFound)
 	}
@@ -246,7 +249,10 @@ func TestTextsOfASession(t *testing.T) {
 	a, b := twoStores(t)
 	given := func(odd string) *store.SessionWrite {
 		w := newSession("0123abcd")
-		w.Root, w.Goal, w.Identity, w.Step = "/srv/"+odd, "a "+odd, "me"+odd, odd
+		w.Root = "/srv/" + odd
+		w.Goal = "a " + odd
+		w.Identity = "me" + odd
+		w.Step = odd
 		w.Frame, w.Waiting = `{"goal":"ü\u0000`+"\uFDD0"+`"}`, `{"steps":["`+"\uFDD0"+`"]}`
 		w.Put = []store.SessionPart{{Kind: "step", Key: odd, Body: `"` + "\uFDD0" + `"`},
 			{Kind: "step", Key: odd + "2", Position: 1, Body: "1"}}
@@ -455,8 +461,9 @@ func TestRemovingSessions(t *testing.T) {
 			continue
 		}
 		w := newSession(ids[n])
-		w.Put, w.Request, w.Began = []store.SessionPart{{Kind: "step", Key: "one", Body: ids[n]}}, new(key(n)),
-			&store.Review{Step: "one", Runner: "r", Life: time.Minute}
+		w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: ids[n]}}
+		w.Request = new(key(n))
+		w.Began = &store.Review{Step: "one", Runner: "r", Life: time.Minute}
 		w.Status = []string{"completed", "active"}[n%2]
 		write(t, a, w)
 	}
@@ -499,7 +506,9 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	begin := func(id, attempt, parent, workflow string) *store.SessionWrite {
 		t.Helper()
 		w := newSession(id)
-		w.AttemptID, w.Parent, w.Workflow = attempt, parent, workflow
+		w.AttemptID = attempt
+		w.Parent = parent
+		w.Workflow = workflow
 		write(t, a, w)
 		return w
 	}

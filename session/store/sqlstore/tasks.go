@@ -274,7 +274,8 @@ func (b board) makeOnce(t Tx, r task.Request, create func() (id string)) (id str
 	if id = t.findRequest(r); id != "" {
 		return id
 	}
-	if id = create(); r.RequestID == "" {
+	id = create()
+	if r.RequestID == "" {
 		return id
 	}
 

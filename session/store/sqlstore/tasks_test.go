@@ -42,19 +42,24 @@ func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 		WorkflowName: want.WorkflowName,
 		Inputs:       want.Inputs,
 	}, task.Request{})).Must(t)
-	if want.ID = s.ID; backend != "sqlite" {
+	want.ID = s.ID
+	if backend != "sqlite" {
 		want.Title = strings.ToValidUTF8(want.Title, "\uFFFD")
 	}
 	equal(t, *s, want)
 	c.forward(time.Minute)
-	want.Title, want.Status, want.UpdatedAt = "New", task.Done, made.Add(time.Minute)
+	want.Title = "New"
+	want.Status = task.Done
+	want.UpdatedAt = made.Add(time.Minute)
 	change := func(c task.TaskChange) { equal(t, testkit.Get(b.UpdateTask(t.Context(), s.ID, c)).Must(t), want) }
 	change(task.TaskChange{Title: new("New"), Status: new(task.Done)})
 	want.Inputs = json.RawMessage(`{"b":["y"]}`)
 	change(task.TaskChange{Inputs: want.Inputs})
 	want.Inputs = nil
 	change(task.TaskChange{Inputs: json.RawMessage{}})
-	want.Description, want.JobName, want.WorkflowName = nil, nil, nil
+	want.Description = nil
+	want.JobName = nil
+	want.WorkflowName = nil
 	change(task.TaskChange{Description: new(""), JobName: new(""), WorkflowName: new("")})
 	equal(t, taskOf(t, b, s.ID), want)
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
@@ -141,7 +146,8 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 			for _, s := range list {
 				got = append(got, s.ID)
 			}
-			if cursor = next; next == "" {
+			cursor = next
+			if next == "" {
 				break
 			}
 		}
@@ -321,7 +327,9 @@ func TestABlockedTaskDoesNotStart(t *testing.T) {
 func TestDependenciesOnWhatACallerDoesNotSee(t *testing.T) {
 	b, _, p := newBoard(t)
 	eve, who := session.Caller{Identity: "eve"}, session.Caller{Identity: "solo"}
-	hidden, mine, other := addAs(t, b, p, eve, "secret"), addAs(t, b, p, who, "mine"), addAs(t, b, p, who, "other")
+	hidden := addAs(t, b, p, eve, "secret")
+	mine := addAs(t, b, p, who, "mine")
+	other := addAs(t, b, p, who, "other")
 	set := func(on ...string) error {
 		return second(b.For(who).UpdateTask(t.Context(), mine.ID, task.TaskChange{DependsOn: on}))
 	}

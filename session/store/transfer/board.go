@@ -142,7 +142,9 @@ func (b *Board) prepare(ctx context.Context, r Row) error {
 	}
 
 	if b.inserts == nil {
-		b.inserts, b.columns, b.booleans = map[string]string{}, map[string][]string{}, map[string]map[string]bool{}
+		b.inserts = map[string]string{}
+		b.columns = map[string][]string{}
+		b.booleans = map[string]map[string]bool{}
 	}
 	found, err := b.Querier.QueryContext(ctx, "SELECT * FROM "+r.Table+" LIMIT 0")
 	if err != nil {

@@ -44,7 +44,8 @@ func (p *pile) Adapt(r transfer.Row) transfer.Row {
 }
 
 func (p *pile) Rows(_ context.Context, f func(transfer.Row) error) error {
-	if p.looks++; p.looks == 2 {
+	p.looks++
+	if p.looks == 2 {
 		p.rows = append(p.rows, p.changing...)
 	}
 	return each(p.rows, f)

@@ -82,7 +82,10 @@ func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 	if def.Workflow == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: it has no workflow %q", ref.Hash, b.Workflow)
 	}
-	def.Ref, def.Kept, def.Texts, def.Schemas = ref, true, b.Instructions, b.Schemas
+	def.Ref = ref
+	def.Kept = true
+	def.Texts = b.Instructions
+	def.Schemas = b.Schemas
 	return def, nil
 }
 
@@ -137,7 +140,9 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 		}
 
 		if i == 0 {
-			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus
+			infos[i].SessionID = s.SessionID
+			infos[i].BranchName = s.BranchName
+			infos[i].BranchStatus = s.BranchStatus
 			infos[i].ProjectRoot = s.Folder(def, id) // made absolute when the reply is sent
 		} else {
 			infos[i].JobDir, infos[i].CommonJobInfo = "", nil
@@ -148,8 +153,9 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 	if index := def.Workflow.Find(entry[0]); forEach(def, index) != nil {
 		d.Others, d.Group = infos[1:], new(handOutItems(s.SessionID, s.items(def, index)))
 	} else if len(entry) > 1 {
-		infos[0].Instructions, d.Others, d.Group = withGroup(infos[0].Instructions, entry), infos[1:],
-			new(handOut(s.SessionID))
+		infos[0].Instructions = withGroup(infos[0].Instructions, entry)
+		d.Others = infos[1:]
+		d.Group = new(handOut(s.SessionID))
 	}
 	return d
 }

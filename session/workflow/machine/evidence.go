@@ -92,7 +92,10 @@ func (s *State) Misfit(stepID string, unfit Shown) *State {
 
 // prove records why a step is finished, and adds an override to the step's overrides.
 func (p *StepProgress) prove(e *Evidence, skipped []string) {
-	p.Evidence, p.Granted, p.Question, p.Unfit = e, nil, nil, nil
+	p.Evidence = e
+	p.Granted = nil
+	p.Question = nil
+	p.Unfit = nil
 	if e != nil && e.Others != nil {
 		e = e.Others
 	}
@@ -152,7 +155,8 @@ func (s *State) Weaker(was, now *Definition) (what []string) {
 			if len(st.Reviews) == 0 && st.Call == nil || s.hadTurn(was, now, i, id) {
 				continue
 			}
-			if what = append(what, within(st, was, now, (*State).Weaker)...); st.Call != nil {
+			what = append(what, within(st, was, now, (*State).Weaker)...)
+			if st.Call != nil {
 				continue
 			}
 			if at < 0 || at < now.Workflow.Find(s.CurrentStepID) {

@@ -353,7 +353,9 @@ func (s *State) move(def *Definition, index int, pending []string, f FinishInput
 	default:
 		d = s.enter(s.keepProtected(def), next, f.At, f.Texts)
 	}
-	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
+	r.BeginStep = d.First
+	r.ConcurrentSteps = d.Others
+	r.ConcurrentGroup = d.Group
 	return next
 }
 

@@ -181,7 +181,9 @@ func (s *State) Exhausted(def *Definition, p *Plan, fin FinishInput) string {
 
 	n := s.Next(s.UpdatedAt)
 	done := n.ProgressOrNew(p.Step.ID, s.UpdatedAt)
-	done.CompletedAt, done.Outputs, done.Ended = new(s.UpdatedAt), fin.Outputs, fin.Ended
+	done.CompletedAt = new(s.UpdatedAt)
+	done.Outputs = fin.Outputs
+	done.Ended = fin.Ended
 	n.setProgress(done)
 	if n.ends(def, f) {
 		return ""
@@ -254,7 +256,10 @@ func (s *State) Begins(def *Definition, p *Plan, fin FinishInput) job.Entry {
 
 	n := s.Next(s.UpdatedAt)
 	done := n.ProgressOrNew(p.Step.ID, s.UpdatedAt)
-	done.CompletedAt, done.Outputs, done.Lists, done.Ended = new(s.UpdatedAt), fin.Outputs, fin.Lists, fin.Ended
+	done.CompletedAt = new(s.UpdatedAt)
+	done.Outputs = fin.Outputs
+	done.Lists = fin.Lists
+	done.Ended = fin.Ended
 	n.setProgress(done)
 	_, ids := n.opening(def, p.Index, p.Pending)
 	return ids
@@ -283,7 +288,8 @@ func (s *State) Counts(def *Definition) (done, total int) {
 	}
 	if def == nil {
 		for _, p := range s.StepProgress {
-			if total++; over(p.Key) {
+			total++
+			if over(p.Key) {
 				done++
 			}
 		}

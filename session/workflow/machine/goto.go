@@ -15,7 +15,9 @@ import (
 // Abort ends the session (seed 000, 001.6.5).
 func (s *State) Abort(c Call, explanation string, at time.Time) (*State, *AbortReply) {
 	n := s.Next(at)
-	n.Status, n.AbortReason, n.CompletedAt = Aborted, &explanation, &at
+	n.Status = Aborted
+	n.AbortReason = &explanation
+	n.CompletedAt = &at
 	n.settle(at)
 	r := &AbortReply{
 		AbortedWorkflow: s.JobName + "/" + s.WorkflowName,
@@ -123,7 +125,9 @@ func (s *State) GoTo(
 			n.setProgress(first)
 			d = n.Describe(def, n.begins(def, to), texts)
 		}
-		r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
+		r.BeginStep = d.First
+		r.ConcurrentSteps = d.Others
+		r.ConcurrentGroup = d.Group
 	}
 	n.remember(c.stored(r), to)
 	return n, r

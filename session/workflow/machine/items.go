@@ -196,7 +196,9 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 	if f == nil {
 		return pending
 	}
-	entry, done, items := def.Workflow.Entries[index], s.byID(), s.items(def, index)
+	entry := def.Workflow.Entries[index]
+	done := s.byID()
+	items := s.items(def, index)
 	begun, room := make([]bool, len(items)), f.ForEach.AtOnce
 	for i := range items {
 		begun[i] = done.pending(entry, i) != nil &&
@@ -301,7 +303,8 @@ func (s *State) Drop(
 	n := s.Next(o.At)
 	_, i, _ := job.SplitItem(id)
 	for _, member := range def.Workflow.Entries[here] { // ends the whole item, whichever of its steps was named
-		if member = job.Item(member, i); member == id || n.Progress(member).Current() {
+		member = job.Item(member, i)
+		if member == id || n.Progress(member).Current() {
 			p := n.ProgressOrNew(member, o.At).voided(movedOn, o.At).clone()
 			p.Dropped, p.Folder = &o, s.Folder(def, id)
 			n.setProgress(p)
@@ -367,7 +370,8 @@ func (s *State) Isolate(def *Definition, id, folder string, at time.Time) *State
 	for _, member := range def.Workflow.Entries[def.Workflow.Find(id)] {
 		if p := n.Progress(job.Item(member, i)); p != nil && (!p.Done() || folder == "" && !job.IsMerge(member)) {
 			p = p.clone()
-			if p.Folder = folder; folder != "" {
+			p.Folder = folder
+			if folder != "" {
 				p.Protected = def.Protected[p.StepID]
 			}
 			n.setProgress(p)

@@ -104,9 +104,13 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	switch first := s.skip(def, 0); {
 	case first < len(def.Workflow.Entries):
 		d := s.enter(def, first, b.At, b.Texts)
-		r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group
+		r.BeginStep = d.First
+		r.ConcurrentSteps = d.Others
+		r.ConcurrentGroup = d.Group
 	case b.CalledAs != "":
-		s.CurrentStepID, s.Status, s.CompletedAt = def.Workflow.Entries[0][0], Completed, &b.At
+		s.CurrentStepID = def.Workflow.Entries[0][0]
+		s.Status = Completed
+		s.CompletedAt = &b.At
 	default:
 		return nil, nil, nothingToDo(def)
 	}
@@ -142,7 +146,9 @@ func (s *State) enter(
 			over = append(over, jsontext.Pair[*StepProgress]{Key: p.Key, Value: p.Value.voided(movedOn, at)})
 		}
 	}
-	s.CurrentEntryIndex, s.CurrentStepID, s.ReportedByStepID = index, entry[0], false
+	s.CurrentEntryIndex = index
+	s.CurrentStepID = entry[0]
+	s.ReportedByStepID = false
 	if over != nil {
 		s.History = append(slices.Clone(s.History), &Withdrawal{At: at, From: from, To: entry[0], Progress: over})
 		s.StepProgress = slices.DeleteFunc(slices.Clone(s.StepProgress), func(p jsontext.Pair[*StepProgress]) bool {
@@ -225,7 +231,10 @@ func (s *State) Results(def *Definition) Outputs {
 const maxLostNamed = 20
 
 func (s *State) summary(def *Definition, lost []string) string {
-	done, unreported, dropped, drops := 0, []string(nil), []string(nil), map[int64]bool{}
+	done := 0
+	unreported := []string(nil)
+	dropped := []string(nil)
+	drops := map[int64]bool{}
 	for _, p := range s.StepProgress {
 		switch {
 		case p.Value.Done():

@@ -56,7 +56,8 @@ func (m *model) finish(step string) string {
 		m.skipped[id] = !m.done[id]
 	}
 	m.byID = false
-	if m.at++; m.at == len(m.entries) {
+	m.at++
+	if m.at == len(m.entries) {
 		m.at--
 		m.status = Completed
 		return string(WorkflowComplete)

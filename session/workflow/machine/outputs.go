@@ -372,7 +372,8 @@ func (s *State) stepInputs(def *Definition, st *job.Step, room *listing) []StepI
 // fromStart sets the value that was passed when the workflow was started.
 func (s *State) fromStart(out *StepInput, room *listing) {
 	v, given := s.Inputs.Get(out.Name)
-	if out.NotGiven = !given; given {
+	out.NotGiven = !given
+	if given {
 		room.show(out, v)
 	}
 }
@@ -423,13 +424,15 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 		}
 		if made {
 			out.FromStep = id
-			if room.show(out, v); v.Text == nil {
+			room.show(out, v)
+			if v.Text == nil {
 				out.Machine = s.outputsPlace(p)
 			}
 			return
 		}
 	}
-	if s.fromStart(out, room); !out.NotGiven {
+	s.fromStart(out, room)
+	if !out.NotGiven {
 		out.FromStep = ""
 	} else if from == nil || from.Type != job.Text {
 		out.Paths, out.NotGiven = []string{}, false
@@ -439,7 +442,9 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 // CompletedSteps returns the finished steps with their files, in the workflow's order; steps of items are
 // shortened.
 func (s *State) CompletedSteps(def *Definition) []CompletedStep {
-	room, out, all := newListing(), []CompletedStep{}, s.byID()
+	room := newListing()
+	out := []CompletedStep{}
+	all := s.byID()
 	for i, entry := range def.Workflow.Entries {
 		for _, id := range entry {
 			if forEach(def, i) != nil {
@@ -463,7 +468,8 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 					paths = []string{o.Value.Shown()}
 				}
 				paths, omitted := room.take(paths)
-				if c.Omitted += omitted; len(paths) > 0 || omitted == 0 {
+				c.Omitted += omitted
+				if len(paths) > 0 || omitted == 0 {
 					c.Outputs = append(c.Outputs,
 						jsontext.Pair[OutputValue]{Key: o.Key, Value: OutputValue{Paths: paths, List: list}})
 				}

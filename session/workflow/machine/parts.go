@@ -202,7 +202,9 @@ func (s *State) AppendTo(buf []byte) ([]byte, error) {
 func (s *State) encodeFrame() (frame []byte, err error) {
 	if s.frame == nil {
 		bare := *s
-		bare.StepProgress, bare.History, bare.Replies = nil, nil, nil
+		bare.StepProgress = nil
+		bare.History = nil
+		bare.Replies = nil
 		s.frame, err = indented(bare, "")
 	}
 	return s.frame, err

@@ -69,7 +69,9 @@ func TestWhatIsWrongWithARecord(t *testing.T) {
 		{"replies[0] is null", func(s *State) { s.Replies = []*StoredReply{nil} }},
 		{"it is active, and has an end", func(s *State) { s.AbortReason = new("r") }},
 		{"it is completed, and has the reason of an abort", func(s *State) {
-			s.Status, s.CompletedAt, s.AbortReason = Completed, &at, new("r")
+			s.Status = Completed
+			s.CompletedAt = &at
+			s.AbortReason = new("r")
 		}},
 		{"it was aborted, and has no reason", ended},
 		{"it is a step of no session", func(s *State) { s.CalledAs = "x" }},

@@ -340,7 +340,10 @@ func (r *FinishReply) Outdated() {
 // Alone returns the reply for a caller that does only this step. Other agents do the next steps and the rest
 // of its group, so it need not wait for them.
 func (r FinishReply) Alone(feedback string) *FinishReply {
-	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup, r.PendingConcurrentSteps = nil, nil, nil, nil
+	r.BeginStep = nil
+	r.ConcurrentSteps = nil
+	r.ConcurrentGroup = nil
+	r.PendingConcurrentSteps = nil
 	r.Feedback, r.alone = &feedback, true
 	return &r
 }

@@ -370,7 +370,10 @@ func (s *State) Imported(at time.Time) *State {
 	n := s.Next(at)
 	// a revision that no process has in memory, even of a removed session with this id
 	n.Revision = max(n.Revision, at.UnixMicro())
-	n.ImportedAt, n.AttemptID, n.Place, n.BranchDue = &at, "", nil, false
+	n.ImportedAt = &at
+	n.AttemptID = ""
+	n.Place = nil
+	n.BranchDue = false
 	n.StepProgress = importedSteps(s.StepProgress, at)
 	n.History = slices.Clone(s.History)
 	for i, w := range n.History {
@@ -383,7 +386,13 @@ func importedSteps(steps jsontext.OrderedMap[*StepProgress], at time.Time) jsont
 	all := slices.Clone(steps)
 	for i, entry := range all {
 		p := entry.Value.clone()
-		p.Granted, p.Question, p.Shown, p.Unfit, p.Place, p.Protected, p.Folder = nil, nil, nil, nil, nil, nil, ""
+		p.Granted = nil
+		p.Question = nil
+		p.Shown = nil
+		p.Unfit = nil
+		p.Place = nil
+		p.Protected = nil
+		p.Folder = ""
 		p.Evidence = p.Evidence.imported()
 		p.Tries, p.QualityTries = slices.Clone(p.Tries), 0
 		for j, was := range p.Tries {

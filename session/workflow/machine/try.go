@@ -230,10 +230,13 @@ func (s *State) OpenTry(stepID string, a Try) *State {
 	n := s.Next(a.OpenedAt)
 	p := n.ProgressOrNew(stepID,
 		a.OpenedAt).voided("no verdict was recorded before the server ended or the disk failed", a.OpenedAt)
-	if a.Number, a.State = p.nextTry(), TryOpen; a.Checks {
+	a.Number, a.State = p.nextTry(), TryOpen
+	if a.Checks {
 		a.Number = p.FailedChecks + 1
 	}
-	tries, voids, checks := append(slices.Clone(p.Tries), &a), 0, map[TryState]int{}
+	tries := append(slices.Clone(p.Tries), &a)
+	voids := 0
+	checks := map[TryState]int{}
 	slices.Reverse(tries)
 	tries = slices.DeleteFunc(tries, func(a *Try) bool {
 		switch {
@@ -322,7 +325,9 @@ func (p *StepProgress) voided(why string, at time.Time) *StepProgress {
 	}
 	n := p.withOwnNewest()
 	a := n.Newest()
-	a.State, a.Error, a.ClosedAt = TryVoid, new(why), new(at)
+	a.State = TryVoid
+	a.Error = new(why)
+	a.ClosedAt = new(at)
 	return n
 }
 

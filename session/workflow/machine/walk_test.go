@@ -209,7 +209,8 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 					texts, err := def.KeptTexts(ids)
 					return def, texts, err
 				})
-			if say("%v", err); err == nil {
+			say("%v", err)
+			if err == nil {
 				s = next
 			}
 		case "show":

@@ -232,7 +232,9 @@ func dark(yes bool) chromedp.Action[chromedp.Void] {
 func TestEveryPage(t *testing.T) {
 	_, call, b := open(t, nil)
 	paths := begin(t, call)
-	paths["missing"], paths["login"], paths["history"] = "/sessions/ffffffff", "/login", "/history"
+	paths["missing"] = "/sessions/ffffffff"
+	paths["login"] = "/login"
+	paths["history"] = "/history"
 	for name, path := range paths {
 		b.open(path)
 		b.check(name)

@@ -328,7 +328,9 @@ func (o Options) executionOf(ctx context.Context, c *tool.Caller, args execution
 	r := &executionReply{ExecutionID: x.SessionID, Progress: ownProgress{x.Done, x.Total, "at step '" + x.StepID + "'"}}
 	switch x.Status {
 	case machine.Completed:
-		r.Status, r.Output, r.Progress.Message = remote.Completed, &x.Outputs, "complete"
+		r.Status = remote.Completed
+		r.Output = &x.Outputs
+		r.Progress.Message = "complete"
 	case machine.Aborted:
 		r.Status, r.Error = remote.Cancelled, x.AbortReason
 	default:
@@ -348,7 +350,8 @@ func (o Options) cancel(ctx context.Context, c *tool.Caller, args executionArgs)
 		SessionID:   &args.ExecutionID,
 	})
 	// It may have ended in the meantime, which is fine.
-	if now, err = o.executionOf(ctx, c, args); aborted != nil && (err != nil || now.Status == remote.Running) {
+	now, err = o.executionOf(ctx, c, args)
+	if aborted != nil && (err != nil || now.Status == remote.Running) {
 		return nil, aborted
 	}
 	return now, err

@@ -49,7 +49,8 @@ func Text(t *testing.T, res *mcp.CallToolResult) string {
 	if res.StructuredContent != nil && (err != nil || !reflect.DeepEqual(same, res.StructuredContent)) {
 		text += "\n   structured: " + string(testkit.Get(json.Marshal(res.StructuredContent)).Must(t))
 	}
-	if delete(res.Meta, "io.modelcontextprotocol/serverInfo"); len(res.Meta) > 0 {
+	delete(res.Meta, "io.modelcontextprotocol/serverInfo")
+	if len(res.Meta) > 0 {
 		text += "\n   _meta: " + string(testkit.Get(json.Marshal(res.Meta)).Must(t))
 	}
 	return text

@@ -222,7 +222,8 @@ func (d *DB) open(ctx context.Context) (err error) {
 	if err := d.openReadOnly(ctx, Source(d.o.Path, "ro")+"&immutable=1"); err != nil {
 		return errors.Join(why, err)
 	}
-	if d.retryAt = time.Now().Add(openAgain); !known {
+	d.retryAt = time.Now().Add(openAgain)
+	if !known {
 		d.o.Logger.Warn("the database can only be read now", "path", d.o.Path, "error", why)
 	}
 	return nil
@@ -366,7 +367,8 @@ func (d *DB) migrate(ctx context.Context, c *sql.Conn) error {
 			return err
 		}
 
-		if v, err = ours(ctx, t); err == nil && v < latest() {
+		v, err = ours(ctx, t)
+		if err == nil && v < latest() {
 			if _, err = t.ExecContext(ctx, migrations[v]); err != nil {
 				err = fmt.Errorf("migrating it from version %d to %d: %w", v, v+1, err)
 			} else {

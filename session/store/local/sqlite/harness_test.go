@@ -245,7 +245,9 @@ func load(ctx context.Context, b board) int {
 
 // occupy holds the transaction of a process until the function that it returns is called.
 func occupy(b board) (goOn func()) {
-	inside, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	inside := make(chan struct{})
+	end := make(chan struct{})
+	done := make(chan error)
 	go func() {
 		done <- b.Transact(context.Background(), sqlstore.Writing, func(context.Context, sqlstore.Querier) error {
 			close(inside)
@@ -345,7 +347,8 @@ func TestChangesThatWaitShareOneCommit(t *testing.T) {
 	tasks := someTasks(t, b, p, 16)
 	n, fails := 0, 0
 	commits(t, b, func() error {
-		if n++; n == fails {
+		n++
+		if n == fails {
 			return errors.New("no")
 		}
 		return nil

@@ -231,7 +231,8 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 	a := try(t, b, addTask(t, b, p, "one"))
 	statements := 0
 	before, err := spied(b, func(string, []any) {
-		if statements++; statements == 2 {
+		statements++
+		if statements == 2 {
 			// in the middle of the reading
 			e := testkit.Get(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).Must(t)
 			testkit.Must(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})))

@@ -36,7 +36,10 @@ func start(dir, users string, last syscall.Signal, program string, args ...strin
 	}
 	defer r.Close()
 	d := &daemon{cmd: exec.Command(program, args...), life: w}
-	d.cmd.SysProcAttr, d.cmd.Dir, d.cmd.Stdout, d.cmd.Stderr = unprivileged(), dir, log, log
+	d.cmd.SysProcAttr = unprivileged()
+	d.cmd.Dir = dir
+	d.cmd.Stdout = log
+	d.cmd.Stderr = log
 	d.cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC")
 	if err := d.cmd.Start(); err != nil {
 		w.Close()

@@ -232,7 +232,10 @@ func (s *stream) next(to io.Writer, from io.Reader) error {
 	}
 	s.first = false
 	s.follow(&m)
-	cut, all, frozen, delay := len(whole), false, (chan struct{})(nil), time.Duration(0)
+	cut := len(whole)
+	all := false
+	frozen := (chan struct{})(nil)
+	delay := time.Duration(0)
 	if m.Commits {
 		s.p.set(func() { delay = s.p.delay })
 	}
@@ -242,11 +245,14 @@ func (s *stream) next(to io.Writer, from io.Reader) error {
 		case s.p.catch != nil && s.p.catch(m):
 			close(s.p.caught)
 			s.p.catch = nil
-			if delay += s.p.hold; s.p.hold == 0 {
+			delay += s.p.hold
+			if s.p.hold == 0 {
 				cut = 0
 			}
 		case s.p.left >= 0 && s.p.left < int64(len(whole)):
-			cut, all, s.p.left = int(s.p.left), true, -1
+			cut = int(s.p.left)
+			all = true
+			s.p.left = -1
 		case s.p.left >= 0:
 			s.p.left -= int64(len(whole))
 		}
