@@ -492,7 +492,9 @@ func TestBoardHasOwners(t *testing.T) {
 	solo.refused("merge_attempt", map[string]any{"attempt_id": id.attempt}, "StateError", "the right merge",
 		"deepwork token new solo --rights merge")
 
-	p.git(p.root, "remote", "add", "origin", p.root)
+	remote := t.TempDir()
+	p.git(remote, "init", "-q", "--bare")
+	p.git(p.root, "remote", "add", "origin", remote)
 	for _, r := range boardRows {
 		got, refused := r.call(t, bob.client, id)
 		needs := strings.HasPrefix(got, "StateError: Starting agents needs the right agents, which bob does not have")
