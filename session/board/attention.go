@@ -58,7 +58,6 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	var all []Attention
 	for _, a := range attempts {
 		state := b.StateOf(&a.Situation)
-		isRun := a.Run != nil
 		run := Run{}
 		// the leader may have ended the run, and itself, after the state was read
 		if state == Interrupted && a.State.Open() {
@@ -67,27 +66,17 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 				state = b.StateOf(&a.Situation)
 			}
 		}
-		if isRun {
+		if a.Run != nil {
 			_ = json.Unmarshal(a.Run, &run) // a run that cannot be read has no budgets and no end
 		}
-		kind, command := AttentionReview, "deepwork board diff "+Short(a.AttemptID)
-		switch {
-		case state == Conflicted:
-			kind, command = AttentionConflicts, "deepwork board show "+Short(a.TaskID)
-		case isRun && state != Completed && state != Failed && state != Paused && state != Interrupted:
-			continue // the run goes on, or a person has stopped it
-		// an open run goes on, even if its leader was killed
-		case isRun && state != Completed && !a.Began && !a.State.Open():
-			kind, command = AttentionFailed, "deepwork board start "+Short(a.TaskID)
-		case isRun && state != Completed:
-			cost, err := v.Cost(ctx, a.TaskID, a.AttemptID)
-			if err != nil {
-				return nil, Fault("reading the cost of the run", err)
-			}
-			kind, command = AttentionRun, "deepwork run resume "+Short(a.AttemptID)+run.LargerBudget(cost)
-		case state == Failed || state == Interrupted:
-			kind, command = AttentionFailed, "deepwork board tail "+Short(a.AttemptID)
+		kind, command, err := v.needs(ctx, &a, state, &run)
+		if err != nil {
+			return nil, err
 		}
+		if kind == "" {
+			continue
+		}
+
 		all = append(all, Attention{
 			Kind:    kind,
 			ID:      a.AttemptID,
@@ -136,6 +125,32 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
 	return &AttentionReply{Items: NonNil(all), Count: len(all), Truncated: more}, nil
+}
+
+// needs returns the kind of attention that an attempt in a state needs, or "", and the command for it. run is the
+// attempt's own, or empty.
+func (v View) needs(
+	ctx context.Context, a *task.Attention, state State, run *Run,
+) (kind, command string, err error) {
+	isRun := a.Run != nil
+	switch {
+	case state == Conflicted:
+		return AttentionConflicts, "deepwork board show " + Short(a.TaskID), nil
+	case isRun && state != Completed && state != Failed && state != Paused && state != Interrupted:
+		return "", "", nil // the run goes on, or a person has stopped it
+	// an open run goes on, even if its leader was killed
+	case isRun && state != Completed && !a.Began && !a.State.Open():
+		return AttentionFailed, "deepwork board start " + Short(a.TaskID), nil
+	case isRun && state != Completed:
+		cost, err := v.Cost(ctx, a.TaskID, a.AttemptID)
+		if err != nil {
+			return "", "", Fault("reading the cost of the run", err)
+		}
+		return AttentionRun, "deepwork run resume " + Short(a.AttemptID) + run.LargerBudget(cost), nil
+	case state == Failed || state == Interrupted:
+		return AttentionFailed, "deepwork board tail " + Short(a.AttemptID), nil
+	}
+	return AttentionReview, "deepwork board diff " + Short(a.AttemptID), nil
 }
 
 // unclearLimits returns the steps of runs that wait for a limit without a known end.
