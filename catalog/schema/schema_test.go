@@ -191,8 +191,11 @@ func TestErrorsOfASchemaAreBoundedWhileValidating(t *testing.T) {
 		testkit.True(t, allocated < size, "%s: %d bytes for a document of %d", schema, allocated, size)
 	}
 
-	// Errors of unevaluated items are kept by the validator.
-	s := compile(t, `{"prefixItems":[true],"unevaluatedItems":false}`)
+	// Errors of unevaluated items, and of those looked for by contains, are kept by the validator.
+	s := compile(t, `{"contains":{"type":"string"}}`)
+	testkit.Fails(t, s.CheckDocument(make([]any, 2*maxSteps)), "too large")
+	testkit.Fails(t, s.CheckDocument(make([]any, items)), "no items match contains schema")
+	s = compile(t, `{"prefixItems":[true],"unevaluatedItems":false}`)
 	testkit.Fails(t, s.CheckDocument(make([]any, 2*maxSteps)), "too large")
 	testkit.Fails(t, s.CheckDocument(make([]any, items)), "nothing may be given here")
 }

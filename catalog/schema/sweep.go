@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -14,22 +13,18 @@ const maxKept = 10 * maxViolations
 // A sweep checks the items and members of a value in place of the validator, which would check them all and keep
 // the errors of each: several gigabytes for an array of 10 MB. A sweep stops at maxKept errors.
 type sweep struct {
-	names       *jsonschema.Schema
-	properties  map[string]*jsonschema.Schema // checked by the validator
-	patterns    map[jsonschema.Regexp]*jsonschema.Schema
-	others      any                // schema of other members, false if there may be none, or nil
-	items       *jsonschema.Schema // of the items from that at the index first
-	first       int
-	contains    *jsonschema.Schema
-	least, most *int // number of items that match contains
-	marks       bool // the items that match contains count as evaluated
+	names      *jsonschema.Schema
+	properties map[string]*jsonschema.Schema // checked by the validator
+	patterns   map[jsonschema.Regexp]*jsonschema.Schema
+	others     any                // schema of other members, false if there may be none, or nil
+	items      *jsonschema.Schema // of the items from that at the index first
+	first      int
 }
 
 // sweepParts makes sweeps of the keywords for items and members of a schema.
 func sweepParts(s *jsonschema.Schema) {
-	w := &sweep{names: s.PropertyNames, contains: s.Contains, least: s.MinContains, most: s.MaxContains,
-		marks: s.DraftVersion >= 2020, first: len(items(s))}
-	s.PropertyNames, s.Contains = nil, nil
+	w := &sweep{names: s.PropertyNames, first: len(items(s))}
+	s.PropertyNames = nil
 
 	if _, ok := s.AdditionalProperties.(*jsonschema.Schema); ok || len(s.PatternProperties) > 0 {
 		w.properties = s.Properties
@@ -50,35 +45,55 @@ func sweepParts(s *jsonschema.Schema) {
 		w.items, s.AdditionalItems = rest, nil
 	}
 
-	if w.names != nil || w.contains != nil || w.items != nil || w.patterns != nil || w.others != nil {
+	if w.names != nil || w.items != nil || w.patterns != nil || w.others != nil {
 		s.Extensions = append(s.Extensions, w)
 	}
 }
 
 // Validate implements jsonschema.SchemaExt.
 func (w *sweep) Validate(ctx *jsonschema.ValidatorContext, value any) {
+	kept := 0
+	check := func(s *jsonschema.Schema, value any, at string) {
+		if err := ctx.Validate(s, value, []string{at}); err != nil {
+			ctx.AddErr(err)
+			kept += leaves(err.(*jsonschema.ValidationError))
+		}
+	}
+
 	switch v := value.(type) {
 	case []any:
-		w.checkItems(ctx, v)
-		if w.contains != nil {
-			w.checkContains(ctx, v)
+		for i := w.first; w.items != nil && i < len(v) && kept < maxKept; i++ {
+			check(w.items, v[i], strconv.Itoa(i))
 		}
 	case map[string]any:
-		w.checkMembers(ctx, v)
-		if w.names != nil {
-			w.checkNames(ctx, v)
+		var unknown []string
+		for name, member := range v {
+			if kept >= maxKept {
+				break
+			}
+			if w.names != nil && w.names.Validate(name) != nil {
+				ctx.AddError(&kind.PropertyNames{Property: name})
+				kept++
+			}
+
+			_, known := w.properties[name]
+			for pattern, s := range w.patterns {
+				if pattern.MatchString(name) {
+					known = true
+					ctx.EvaluatedProp(name)
+					check(s, member, name)
+				}
+			}
+			if others, ok := w.others.(*jsonschema.Schema); ok && !known {
+				check(others, member, name)
+			} else if w.others == false && !known {
+				unknown = append(unknown, name)
+			}
+		}
+		if unknown != nil {
+			ctx.AddError(&kind.AdditionalProperties{Properties: unknown})
 		}
 	}
-}
-
-// check checks an item or a member, and returns the number of errors that it kept.
-func check(ctx *jsonschema.ValidatorContext, s *jsonschema.Schema, value any, at string) int {
-	err := ctx.Validate(s, value, []string{at})
-	if err == nil {
-		return 0
-	}
-	ctx.AddErr(err)
-	return leaves(err.(*jsonschema.ValidationError))
 }
 
 // leaves counts the errors without causes in a tree of errors.
@@ -87,86 +102,4 @@ func leaves(e *jsonschema.ValidationError) (n int) {
 		n += leaves(cause)
 	}
 	return max(n, 1)
-}
-
-func (w *sweep) checkItems(ctx *jsonschema.ValidatorContext, items []any) {
-	kept := 0
-	for i := w.first; w.items != nil && i < len(items) && kept < maxKept; i++ {
-		kept += check(ctx, w.items, items[i], strconv.Itoa(i))
-	}
-}
-
-func (w *sweep) checkContains(ctx *jsonschema.ValidatorContext, items []any) {
-	var matched []int
-	for i, item := range items {
-		if ctx.Validate(w.contains, item, []string{strconv.Itoa(i)}) != nil {
-			continue
-		}
-		matched = append(matched, i)
-		if w.marks {
-			ctx.EvaluatedItem(i)
-		}
-	}
-
-	switch {
-	case w.least == nil && len(matched) == 0:
-		ctx.AddError(&kind.Contains{})
-	case w.least != nil && len(matched) < *w.least:
-		ctx.AddError(&kind.MinContains{Got: matched, Want: *w.least})
-	}
-	if w.most != nil && len(matched) > *w.most {
-		ctx.AddError(&kind.MaxContains{Got: matched, Want: *w.most})
-	}
-}
-
-func (w *sweep) checkMembers(ctx *jsonschema.ValidatorContext, object map[string]any) {
-	if w.patterns == nil && w.others == nil {
-		return
-	}
-
-	var unknown []string
-	kept := 0
-	for name, member := range object {
-		if kept >= maxKept {
-			break
-		}
-
-		_, known := w.properties[name]
-		for pattern, s := range w.patterns {
-			if pattern.MatchString(name) {
-				known = true
-				ctx.EvaluatedProp(name)
-				kept += check(ctx, s, member, name)
-			}
-		}
-		if known {
-			continue
-		}
-		switch others := w.others.(type) {
-		case *jsonschema.Schema:
-			kept += check(ctx, others, member, name)
-		case bool:
-			if !others {
-				unknown = append(unknown, name)
-			}
-		}
-	}
-	if unknown != nil {
-		ctx.AddError(&kind.AdditionalProperties{Properties: unknown})
-	}
-}
-
-func (w *sweep) checkNames(ctx *jsonschema.ValidatorContext, object map[string]any) {
-	kept := 0
-	for name := range object {
-		if w.names.Validate(name) == nil {
-			continue
-		}
-		ctx.AddErr(&jsonschema.ValidationError{SchemaURL: w.names.Location,
-			InstanceLocation: slices.Clone(ctx.ValueLocation()), ErrorKind: &kind.PropertyNames{Property: name}})
-		kept++
-		if kept == maxKept {
-			return
-		}
-	}
 }
