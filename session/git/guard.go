@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/xslices"
 )
 
 // inert overrides settings that would run a program, for commands that do not need the user's programs
@@ -126,15 +127,10 @@ func Signing(ctx context.Context, c Command) (signs bool, unused map[string]stri
 		return false, nil, err
 	}
 
-	unused = map[string]string{}
-	for name, program := range s.own {
-		_, users := s.users[name]
-		if !users && (strings.HasPrefix(name, "gpg."+format+".") || format == "openpgp" && name == "gpg.program") &&
-			instead(name) != nil && *instead(name) != program {
-			unused[name] = program
-		}
-	}
-	return true, unused, nil
+	return true, s.onlyOwn(func(name, program string) bool {
+		return (strings.HasPrefix(name, "gpg."+format+".") || format == "openpgp" && name == "gpg.program") &&
+			instead(name) != nil && *instead(name) != program
+	}), nil
 }
 
 // CheckFilters returns an error, with the commands that allow them, if files in the index of a command's work tree have
@@ -161,48 +157,52 @@ func CheckFilters(ctx context.Context, c Command) error {
 	if err != nil {
 		return err
 	}
-	used, example := map[string]bool{}, ""
 	for fields := Fields(out); len(fields) >= 3; fields = fields[3:] { // path, "filter", value
-		if filter := fields[2]; unused[filter] != nil {
-			used[filter], example = true, cmp.Or(example, fields[0])
+		filter := fields[2]
+		if settings := unused[filter]; settings != nil {
+			return fmt.Errorf("files such as %s go through the filter %s of the repository's own git config, which does "+
+				"not run, since programs that a repository names do not: they would be stored in another form than the "+
+				"repository's. If you trust it, set it in your own config: %s", fields[0], filter, InUsers(settings))
 		}
 	}
-	if len(used) == 0 {
-		return nil
-	}
+	return nil
+}
 
-	names := slices.Sorted(maps.Keys(used))
-	var commands []string
-	for _, filter := range names {
-		for _, name := range unused[filter] {
-			commands = append(commands, "git config --global "+process.InShell(name)+" "+process.InShell(s.own[name]))
-		}
-	}
-	return fmt.Errorf("files such as %s go through the filter %s of the repository's own git config, which does not "+
-		"run, since programs that a repository names do not: they would be stored in another form than the "+
-		"repository's. If you trust it, set it in your own config: %s", example, strings.Join(names, ", "),
-		strings.Join(commands, " && "))
+// InUsers returns the commands that make settings, by their names, in the user's own config.
+func InUsers(settings map[string]string) string {
+	commands := xslices.Map(slices.Sorted(maps.Keys(settings)), func(name string) string {
+		return "git config --global " + process.InShell(name) + " " + process.InShell(settings[name])
+	})
+	return strings.Join(commands, " && ")
 }
 
 // filesLimit bounds a list of a repository's files with an attribute of each, in bytes.
 const filesLimit = 512 << 20
 
-// unusedFilters returns the names of the settings of each filter that only the repository has.
-func (s *scopes) unusedFilters() map[string][]string {
-	unused, runs := map[string][]string{}, map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(s.own)) {
-		filter, ok := section(name, "filter.")
-		_, users := s.users[name]
+// unusedFilters returns the settings, with their values, of each filter that only the repository has.
+func (s *scopes) unusedFilters() map[string]map[string]string {
+	unused := map[string]map[string]string{}
+	for filter := range s.filters {
 		_, process := s.users["filter."+filter+".process"] // git uses it instead of the others
-		if !ok || users || process || s.own[name] == "" {
-			continue
+		settings := s.onlyOwn(func(name, value string) bool {
+			of, ok := section(name, "filter.")
+			return ok && of == filter && value != "" && !process
+		})
+		if _, required := settings["filter."+filter+".required"]; len(settings) > 1 || len(settings) == 1 && !required {
+			unused[filter] = settings
 		}
-		key := strings.TrimPrefix(name, "filter."+filter+".")
-		runs[filter] = runs[filter] || key == "clean" || key == "smudge" || key == "process"
-		unused[filter] = append(unused[filter], name)
 	}
-	maps.DeleteFunc(unused, func(filter string, _ []string) bool { return !runs[filter] })
 	return unused
+}
+
+// onlyOwn returns the settings, with their values, that the repository has and the user has not, if they match.
+func (s *scopes) onlyOwn(matches func(name, value string) bool) map[string]string {
+	only := maps.Clone(s.own)
+	maps.DeleteFunc(only, func(name, value string) bool {
+		_, users := s.users[name]
+		return users || !matches(name, value)
+	})
+	return only
 }
 
 // reaches matches the settings that say how remotes are reached.
@@ -217,16 +217,13 @@ func Unreached(ctx context.Context, c Command) (unused map[string]string, err er
 		return nil, err
 	}
 
-	unused = map[string]string{}
-	for name, value := range s.own {
-		_, users := s.users[name]
-		if users || !reaches.MatchString(name) || instead(name) == nil && !isHelper(name) {
-			continue
-		}
+	unused = s.onlyOwn(func(name, _ string) bool {
+		return reaches.MatchString(name) && (instead(name) != nil || isHelper(name))
+	})
+	for name := range unused {
 		if strings.HasPrefix(name, "http.") || strings.HasPrefix(name, "remote.") {
-			value = "VALUE"
+			unused[name] = "VALUE"
 		}
-		unused[name] = value
 	}
 	return unused, nil
 }

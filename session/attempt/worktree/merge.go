@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/git"
 )
@@ -73,13 +72,9 @@ type Landed struct {
 // NotRun says which settings of a repository's config were not used, and how to allow them. purpose is what they are
 // for.
 func NotRun(purpose string, settings map[string]string) string {
-	names := slices.Sorted(maps.Keys(settings))
-	allow := xslices.Map(names, func(name string) string {
-		return "git config --global " + name + " " + session.InShell(settings[name])
-	})
 	return fmt.Sprintf("Not used %s: %s of the repository's own git config, since a repository does not decide which "+
 		"programs run and whom your credentials reach. If you trust it, set it in your own: %s", purpose,
-		strings.Join(names, ", "), strings.Join(allow, "; "))
+		strings.Join(slices.Sorted(maps.Keys(settings)), ", "), git.InUsers(settings))
 }
 
 // Merge brings the commits of an attempt's worktree into its target branch. If the target is not checked out

@@ -121,7 +121,7 @@ func TestAPushSaysThatSSHCommandIsNotUsed(t *testing.T) {
 	testkit.True(t, !isThere(mark), "the repository's program ran")
 	testkit.ContainsAll(t, fmt.Sprint(err), []string{
 		"Not used to reach the remote: core.sshcommand, credential.helper, http.proxy of the repository's own git",
-		"--global credential.helper own-helper; ", "--global http.proxy VALUE"})
+		"--global credential.helper own-helper && ", "--global http.proxy VALUE"})
 	follow(t, err, "in your own: ", "\n")
 	testkit.Age(os.Getenv("GIT_CONFIG_GLOBAL"))
 	must(t, push())
