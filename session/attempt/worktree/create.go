@@ -154,9 +154,6 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 	} else if err != nil {
 		return fmt.Errorf("checking the files out: %w", err)
 	}
-	if err := git.CheckFilters(ctx, call(e.Path, admin)); err != nil {
-		return err
-	}
 
 	if e.Folder != "" { // a branch may lack it
 		root, err := os.OpenRoot(e.Path)
@@ -173,10 +170,10 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 		return err
 	}
 	k.atPoint("copied " + e.Name)
-	if err := k.setup(ctx, e, env); err != nil || len(e.Setup) == 0 {
+	if err := k.setup(ctx, e, env); err != nil {
 		return err
 	}
-	return git.CheckFilters(ctx, call(e.Path, admin)) // again: such as after git lfs install --local
+	return git.CheckFilters(ctx, call(e.Path, admin)) // the setup may have made them, as git lfs install --local does
 }
 
 // add creates the branch and the worktree, without its files.
