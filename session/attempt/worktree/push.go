@@ -142,7 +142,7 @@ func (k *Keeper) checkRemote(ctx context.Context, c git.Command, b *view, remote
 			return err
 		}
 		for _, folder := range []string{k.project, c.Dir, b.Common, k.dir} {
-			if at != "" && folder != "" && isBelow(at, folder) {
+			if at != "" && isBelow(at, folder) {
 				return fmt.Errorf("it is the repository at %s, inside %s, whose own hooks and config would run. Move "+
 					"it elsewhere, or push yourself: git -C %s push %s %s", at, folder, session.InShell(c.Dir), remote,
 					b.Branch)
@@ -186,19 +186,13 @@ func localRepo(dir, given string) (string, error) {
 // isBelow reports whether a path without symlinks is a folder or in it. It compares folders, not names, of which some
 // file systems ignore the case.
 func isBelow(path, folder string) bool {
-	top, err := os.Stat(folder)
-	for err == nil {
-		info, failed := os.Stat(path)
-		if failed == nil && os.SameFile(info, top) {
-			return true
+	top, _ := os.Stat(folder)
+	for ; ; path = filepath.Dir(path) {
+		info, _ := os.Stat(path)
+		if os.SameFile(info, top) || path == filepath.Dir(path) {
+			return os.SameFile(info, top) // false for one that is missing
 		}
-		parent := filepath.Dir(path)
-		if parent == path {
-			break
-		}
-		path = parent
 	}
-	return false
 }
 
 // replaces returns ErrRejected if what git has seen of a branch on a remote has commits that were never in
