@@ -160,9 +160,10 @@ func CheckFilters(ctx context.Context, c Command) error {
 	for fields := Fields(out); len(fields) >= 3; fields = fields[3:] { // path, "filter", value
 		filter := fields[2]
 		if settings := unused[filter]; settings != nil {
-			return fmt.Errorf("files such as %s go through the filter %s of the repository's own git config, which does "+
-				"not run, since programs that a repository names do not: they would be stored in another form than the "+
-				"repository's. If you trust it, set it in your own config: %s", fields[0], filter, InUsers(settings))
+			return fmt.Errorf("files such as %s go through the filter %s of the repository's own git config, which "+
+				"does not run, since programs that a repository names do not: they would be stored in another form "+
+				"than the repository's. If you trust it, set it in your own config: %s", fields[0], filter,
+				InUsers(settings))
 		}
 	}
 	return nil
