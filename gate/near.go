@@ -1,20 +1,17 @@
 package gate
 
 import (
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 
 	"deepwork/actor/durable"
 )
-
-// maxNames is the number of names of a folder that Near looks at.
-const maxNames = 10_000
 
 // Near returns the path, relative to root, of the file that a path which names none was probably meant to name: its
 // names differ in their case or Unicode form, or the path has quotes, backticks or the @ of a mention around it. It
@@ -43,37 +40,22 @@ func Near(root, given string) string {
 	return ""
 }
 
-// near returns the path in a folder whose names are those of rel, or fold to the same.
+// near returns the path in a folder whose names are those of rel, or differ only in their case or Unicode form.
 func near(dir *os.Root, rel string) string {
 	at := "."
 	for name := range strings.SplitSeq(rel, "/") {
 		next := path.Join(at, name)
 		if _, err := dir.Lstat(next); err != nil {
-			same := sameNames(dir, at, name)
-			if len(same) == 0 {
+			all, _ := fs.ReadDir(dir.FS(), at) // sorted; what can be read
+			i := slices.IndexFunc(all, func(other fs.DirEntry) bool {
+				return strings.EqualFold(norm.NFKC.String(other.Name()), norm.NFKC.String(name))
+			})
+			if i < 0 {
 				return ""
 			}
-			next = path.Join(at, same[0])
+			next = path.Join(at, all[i].Name())
 		}
 		at = next
 	}
 	return at
 }
-
-// sameNames returns the names in a folder that fold to the same as name, sorted.
-func sameNames(dir *os.Root, at, name string) []string {
-	folder, err := dir.Open(at)
-	if err != nil {
-		return nil
-	}
-	defer folder.Close()
-
-	all, _ := folder.Readdirnames(maxNames) // what can be read
-	name = fold(name)
-	all = slices.DeleteFunc(all, func(other string) bool { return fold(other) != name })
-	slices.Sort(all)
-	return all
-}
-
-// fold returns what names have in common that differ in their case, or in the Unicode form of the same characters.
-func fold(name string) string { return norm.NFKC.String(cases.Fold().String(norm.NFKC.String(name))) }
