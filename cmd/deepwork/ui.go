@@ -212,61 +212,52 @@ func (u *ui) project(root string, callers *web.Login) (http.Handler, error) {
 // The ports of projects: below those that systems give to connections, so that none of these has one.
 const firstPort, ports = 20000, 10000
 
-// A uiPort is where deepwork ui serves the pages of a project.
-type uiPort struct {
-	port  int
-	login string // keeps the login: see web.Options.LoginFile; "" at any free port
-}
-
-// lock is locked by the deepwork ui that serves there, from after it listens until it ends.
-func (p uiPort) lock() string { return p.login + ".lock" }
-
-// taken reports whether a deepwork ui of this user serves the same pages there. Only the user can hold the lock:
-// another program at the port is not taken for it.
-func (p uiPort) taken() bool {
-	if p.login == "" {
-		return false
-	}
-	locked, err := durable.Locked(p.lock())
-	return err == nil && locked
-}
-
-// port returns where the pages of a project are served: at the port that was given, or at the project's own. That
+// place sets where the pages of a project are served: at the port that was given, or at the project's own. That
 // follows from the project's id, which other users do not know, so that none of them waits at it for a browser's
-// cookie. Pages of another store, and those that change nothing, have another port and other logins.
-func (u *ui) port(root string) (p uiPort, err error) {
+// cookie. Pages of another store, and those that change nothing, have another port and other logins. At any free port
+// no login is kept.
+func (u *ui) place(root string, o *web.Options) error {
 	folder, err := state.Find(root)
 	if err == nil {
 		err = folder.Make()
 	}
 	if err != nil {
-		return p, err
+		return err
 	}
 	id, err := folder.ID()
 	if err != nil {
-		return p, err
+		return err
 	}
 
 	pages := sha256.Sum256(fmt.Appendf(nil, "pages\n%s\n%q\n%q\n%t", id, u.store, u.app.project, u.flags.readOnly))
-	p.port = u.flags.port
 	if u.flags.anyPort {
-		p.port = firstPort + int(binary.BigEndian.Uint32(pages[:])%ports)
+		o.Port = firstPort + int(binary.BigEndian.Uint32(pages[:])%ports)
 	}
-	if p.port == 0 {
-		return p, nil
+	if o.Port == 0 {
+		return nil
 	}
-	p.login = filepath.Join(folder.Pages(), fmt.Sprintf("%d-%x", p.port, pages[4:8]))
-	return p, durable.Disk{}.MakeFolder(folder.Pages(), 0o700)
+	o.LoginFile = filepath.Join(folder.Pages(), fmt.Sprintf("%d-%x", o.Port, pages[4:8]))
+	return durable.Disk{}.MakeFolder(folder.Pages(), 0o700)
+}
+
+// lockEnd ends the name of the file that the deepwork ui with this web.Options.LoginFile has locked, from after it
+// listens until it ends.
+const lockEnd = ".lock"
+
+// taken reports whether a deepwork ui of this user serves with a login file. Only the user can hold its lock: another
+// program at the port is not taken for it.
+func taken(login string) bool {
+	locked, _ := durable.Locked(login + lockEnd)
+	return locked && login != ""
 }
 
 // listen opens a project and its port. It returns no pages if another deepwork ui serves them at that port already.
 func (u *ui) listen(ctx context.Context, root string, o *web.Options) (*web.Server, error) {
-	at, err := u.port(root)
-	if err != nil {
+	if err := u.place(root, o); err != nil {
 		return nil, err
 	}
-	o.Port, o.LoginFile = at.port, at.login
-	if at.taken() {
+
+	if taken(o.LoginFile) {
 		return nil, nil
 	}
 
@@ -275,21 +266,21 @@ func (u *ui) listen(ctx context.Context, root string, o *web.Options) (*web.Serv
 		return nil, err
 	}
 	pages, err := server.Listen(ctx, *o)
-	if err != nil && at.taken() { // it has begun meanwhile
+	if err != nil && taken(o.LoginFile) { // it has begun meanwhile
 		return nil, nil
 	}
 	if err != nil && u.flags.anyPort {
 		err = fmt.Errorf("port %d is this project's own, and its open pages ask whatever listens there; end that "+
-			"program: %w", at.port, err)
+			"program: %w", o.Port, err)
 	}
-	if err != nil || at.login == "" {
+	if err != nil || o.LoginFile == "" {
 		return pages, err
 	}
 
 	inTime, cancel := context.WithTimeout(ctx, 10*time.Second) // one that ends may still hold it
 	defer cancel()
-	if u.serving, err = durable.Lock(inTime, at.lock()); err != nil {
-		return nil, errors.Join(fmt.Errorf("locking %s: %w", at.lock(), err), pages.Close())
+	if u.serving, err = durable.Lock(inTime, o.LoginFile+lockEnd); err != nil {
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", o.LoginFile+lockEnd, err), pages.Close())
 	}
 	return pages, nil
 }

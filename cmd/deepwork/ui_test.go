@@ -7,16 +7,22 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/transport/web"
 )
 
 // A project has one port, whoever starts deepwork ui and when. Pages that are others have others.
 func TestAProjectHasAPortOfItsOwn(t *testing.T) {
 	root, other := t.TempDir(), t.TempDir()
 	t.Setenv("DEEPWORK_STATE_DIR", filepath.Join(t.TempDir(), "state"))
-	at := func(root, store string, f uiFlags) uiPort {
+	type place struct {
+		port  int
+		login string
+	}
+	at := func(root, store string, f uiFlags) place {
 		t.Helper()
-		u := &ui{app: &app{store: store}, flags: f}
-		return testkit.Get(u.port(root)).Must(t)
+		o := web.Options{Port: f.port}
+		testkit.Must(t, (&ui{app: &app{store: store}, flags: f}).place(root, &o))
+		return place{o.Port, o.LoginFile}
 	}
 	own := uiFlags{anyPort: true}
 	first := at(root, "", own)
@@ -26,7 +32,7 @@ func TestAProjectHasAPortOfItsOwn(t *testing.T) {
 	testkit.True(t, strings.HasPrefix(filepath.Base(first.login), "2"), "the login is kept in %s", first.login)
 
 	logins := map[string]bool{first.login: true}
-	for name, p := range map[string]uiPort{
+	for name, p := range map[string]place{
 		"another project":     at(other, "", own),
 		"another store":       at(root, "postgres://db/x", own),
 		"pages to read":       at(root, "", uiFlags{anyPort: true, readOnly: true}),
@@ -37,9 +43,9 @@ func TestAProjectHasAPortOfItsOwn(t *testing.T) {
 		logins[p.login] = true
 	}
 	testkit.Equal(t, at(root, "", uiFlags{port: 8765}).port, 8765)
-	testkit.Equal(t, at(root, "", uiFlags{}), uiPort{}, "any free port")
+	testkit.Equal(t, at(root, "", uiFlags{}), place{}, "any free port")
 
-	testkit.True(t, !first.taken(), "nobody serves at %d", first.port)
-	testkit.Must(t, os.WriteFile(first.lock(), nil, 0o600)) // as a deepwork ui leaves it
-	testkit.True(t, !first.taken(), "nobody serves at %d any more", first.port)
+	testkit.True(t, !taken(first.login), "nobody serves at %d", first.port)
+	testkit.Must(t, os.WriteFile(first.login+lockEnd, nil, 0o600)) // as a deepwork ui leaves it
+	testkit.True(t, !taken(first.login), "nobody serves at %d any more", first.port)
 }
