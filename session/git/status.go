@@ -63,9 +63,6 @@ func Changes(ctx context.Context, c Command, untracked string) (changed map[stri
 
 // isBlob reports whether a regular file has exactly the bytes of the blob with this id.
 func isBlob(path, id string) bool {
-	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() {
-		return false
-	}
 	f, fi, err := durable.OpenRegular(path, os.O_RDONLY)
 	if err != nil {
 		return false
@@ -77,6 +74,6 @@ func isBlob(path, id string) bool {
 		h = sha256.New()
 	}
 	fmt.Fprintf(h, "blob %d\x00", fi.Size())
-	n, err := io.Copy(h, io.LimitReader(f, fi.Size()))
-	return err == nil && n == fi.Size() && hex.EncodeToString(h.Sum(nil)) == id
+	_, err = io.CopyN(h, f, fi.Size())
+	return err == nil && hex.EncodeToString(h.Sum(nil)) == id
 }
