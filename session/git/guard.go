@@ -236,17 +236,11 @@ func isHelper(name string) bool {
 
 // scopesOf reads the config of a command's repository.
 func scopesOf(ctx context.Context, c Command) (*scopes, error) {
-	list := Command{
-		Dir:      c.Dir,
-		GitDir:   c.GitDir,
-		WorkTree: c.WorkTree,
-		Args:     []string{"config", "--list", "--show-scope", "--includes", "-z"},
-		Limit:    configLimit,
-	}
-
+	c.Args = []string{"config", "--list", "--show-scope", "--includes", "-z"}
+	c.Stdin, c.Limit = nil, configLimit
 	bounded, cancel := context.WithTimeout(ctx, configTimeout)
 	defer cancel()
-	r, err := once(bounded, list, nil)
+	r, err := once(bounded, c, nil)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		return nil, &Error{
 			Command: "config",
@@ -270,10 +264,11 @@ func pipeOf(ctx context.Context, c Command) (found string) {
 		return "" // they read no such file
 	}
 
-	for _, args := range [][]string{{"rev-parse", "--git-path", "info/exclude"},
+	c.Stdin = nil
+	for _, c.Args = range [][]string{{"rev-parse", "--git-path", "info/exclude"},
 		{"rev-parse", "--git-path", "info/attributes"}, {"config", "--path", "core.excludesFile"},
 		{"config", "--path", "core.attributesFile"}} {
-		r, _ := once(ctx, Command{Dir: c.Dir, GitDir: c.GitDir, WorkTree: c.WorkTree, Args: args}, nil)
+		r, _ := once(ctx, c, nil)
 		name := strings.TrimRight(string(r.Stdout), "\r\n")
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(c.Dir, name)
