@@ -150,8 +150,7 @@ func typeOf(value any) string {
 	if v, ok := value.(float64); ok && v == math.Trunc(v) {
 		return "integer"
 	}
-	text, _ := jsontext.Encode(beginning(value, new(maxShown)))
-	return jsontext.Kind(text)
+	return jsontext.Kind([]byte(shown(value)))
 }
 
 // list returns values as JSON, with commas, clipped.

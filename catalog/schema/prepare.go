@@ -175,9 +175,9 @@ func partsOf(s *jsonschema.Schema) *parts {
 		add(&p.inPlace, child)
 	}
 
-	add(&p.swept, s.PropertyNames, s.Items2020, s.AdditionalProperties, s.Items, s.AdditionalItems)
+	add(&p.swept, s.PropertyNames, s.Items2020, s.AdditionalProperties, s.Items)
 	p.swept = slices.AppendSeq(p.swept, maps.Values(s.PatternProperties))
-	add(&p.inside, s.Contains, s.UnevaluatedProperties, s.UnevaluatedItems)
+	add(&p.inside, s.Contains, s.AdditionalItems, s.UnevaluatedProperties, s.UnevaluatedItems)
 	return p
 }
 

@@ -33,16 +33,10 @@ func sweepParts(s *jsonschema.Schema) {
 		s.PatternProperties, s.AdditionalProperties = nil, nil
 	}
 
-	all, uniform := s.Items.(*jsonschema.Schema)
-	rest, _ := s.AdditionalItems.(*jsonschema.Schema)
-	switch {
-	case s.Items2020 != nil:
-		w.items, s.Items2020 = s.Items2020, nil
-	case uniform:
+	w.items, s.Items2020 = s.Items2020, nil
+	if all, uniform := s.Items.(*jsonschema.Schema); uniform {
 		w.items, s.Items = all, nil
 		s.AdditionalItems = nil // it applies only after a list of schemas
-	case rest != nil:
-		w.items, s.AdditionalItems = rest, nil
 	}
 
 	if w.names != nil || w.items != nil || w.patterns != nil || w.others != nil {
