@@ -293,8 +293,8 @@ func (c *copier) matches(name string) []string {
 		return []string{name}
 	}
 
-	all, err := fs.Glob(in, path.Clean(filepath.ToSlash(name)))
-	if err != nil || len(all) == 0 { // it may be no pattern
+	all, _ := fs.Glob(in, path.Clean(filepath.ToSlash(name)))
+	if len(all) == 0 { // it may be no pattern
 		return []string{name}
 	}
 	return slices.DeleteFunc(all, func(match string) bool {

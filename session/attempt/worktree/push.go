@@ -157,7 +157,7 @@ func (k *Keeper) checkRemote(ctx context.Context, c git.Command, b *view, remote
 // server, or nothing is there.
 func localRepo(dir, given string) (string, error) {
 	at, isURL := strings.CutPrefix(given, "file://")
-	colon, slash := strings.Index(given, ":"), strings.Index(given, "/")
+	host, _, hasColon := strings.Cut(given, ":")
 	switch {
 	case isURL:
 		at = at[max(strings.Index(at, "/"), 0):] // without a host, which git ignores
@@ -169,7 +169,7 @@ func localRepo(dir, given string) (string, error) {
 		}
 	case strings.HasPrefix(given, "~"):
 		return "", fmt.Errorf("its URL is %s: write the folder in full", given)
-	case colon >= 0 && (slash < 0 || colon < slash) && filepath.VolumeName(given) == "":
+	case hasColon && !strings.Contains(host, "/") && filepath.VolumeName(given) == "":
 		return "", nil
 	}
 	if at = filepath.FromSlash(at); !filepath.IsAbs(at) {
