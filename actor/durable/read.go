@@ -149,7 +149,11 @@ func Read(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	if !fi.Mode().IsRegular() {
 		return nil, nil, notRegular(path, fi)
 	}
-	f, fi, err := OpenRegular(path, os.O_RDONLY)
+	return read(path, limit, openNoFollow)
+}
+
+func read(path string, limit int64, flag int) ([]byte, fs.FileInfo, error) {
+	f, fi, err := regular(os.OpenFile(path, os.O_RDONLY|flag, 0))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -161,11 +165,14 @@ func Read(path string, limit int64) ([]byte, fs.FileInfo, error) {
 // ReadLinked is Read for a file to which links may lead from anywhere: one of the user's own, or one whose content
 // is not shown to others.
 func ReadLinked(path string, limit int64) ([]byte, fs.FileInfo, error) {
-	real, err := filepath.EvalSymlinks(path)
+	fi, err := os.Stat(path) // opening a device can have effects
 	if err != nil {
 		return nil, nil, err
 	}
-	return Read(real, limit)
+	if !fi.Mode().IsRegular() {
+		return nil, nil, notRegular(path, fi)
+	}
+	return read(path, limit, openNonBlock)
 }
 
 func readAll(f *os.File, fi fs.FileInfo, path string, limit int64) ([]byte, error) {
