@@ -26,14 +26,10 @@ func Near(root, given string) string {
 	const around = "`'\"<> \t"
 	bare := strings.TrimRight(strings.TrimLeft(given, "@"+around), around)
 	for _, name := range []string{given, bare} {
-		rel, err := filepath.Rel(root, fullPath(root, name))
-		if name == "" || err != nil || !filepath.IsLocal(rel) {
-			continue
-		}
-		if found := near(dir, filepath.ToSlash(rel)); found != "" {
-			if _, _, err := durable.Locate(root, found); err == nil {
-				return found
-			}
+		rel, _ := filepath.Rel(root, fullPath(root, name)) // dir has none outside
+		found := near(dir, filepath.ToSlash(rel))
+		if _, _, err := durable.Locate(root, found); err == nil {
+			return found
 		}
 	}
 
