@@ -60,12 +60,9 @@ func (b *view) commitAll(ctx context.Context, message string, merging bool) erro
 	for _, name := range b.Copy {
 		others = append(others, ":(exclude,top,literal)"+filepath.ToSlash(filepath.Join(b.Folder, name)))
 	}
-	for _, add := range []struct {
-		which string
-		files []string
-	}{{"--update", tracked}, {"--all", others}} {
-		c := b.asUser("add", add.which, "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
-		c.Stdin = []byte(strings.Join(add.files, "\x00"))
+	for which, files := range map[string][]string{"--update": tracked, "--all": others} { // in any order
+		c := b.asUser("add", which, "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
+		c.Stdin = []byte(strings.Join(files, "\x00"))
 		if _, err := git.Output(ctx, c); err != nil {
 			return err
 		}
