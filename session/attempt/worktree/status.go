@@ -49,13 +49,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 		return Status{}, err
 	}
 	st.Merging = v.operation() == "merge"
-	st.Exists, st.Merged = true, v.Since != nil
-	if !st.Merged {
-		if st.ByHand, err = v.mergedByHand(ctx); err != nil {
-			return Status{}, err
-		}
-		st.Merged = st.ByHand
-	}
+	st.Exists = true
 	if st.Elsewhere, err = v.otherCheckout(ctx); err != nil {
 		return Status{}, err
 	}
@@ -93,12 +87,14 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 			changed[name] = true
 		}
 	}
-	if st.Loose == 0 && !st.Merged && st.Ahead > 0 && st.Behind > 0 && len(own) > 0 {
-		if st.ByHand, err = v.squashedByHand(ctx, own); err != nil {
-			return Status{}, err
-		}
-		st.Merged = st.ByHand
+	st.ByHand, err = v.mergedByHand(ctx)
+	if err == nil && v.Since == nil && st.Loose == 0 && st.Ahead > 0 && st.Behind > 0 && len(own) > 0 {
+		st.ByHand, err = v.squashedByHand(ctx, own)
 	}
+	if err != nil {
+		return Status{}, err
+	}
+	st.Merged = v.Since != nil || st.ByHand
 	st.Conflicts = conflicts(loose)
 	st.Changed = slices.Sorted(maps.Keys(changed))
 	return st, nil
