@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -244,11 +246,19 @@ func (u *ui) place(root string, o *web.Options) error {
 // listens until it ends.
 const lockEnd = ".lock"
 
-// taken reports whether a deepwork ui of this user serves with a login file. Only the user can hold its lock: another
-// program at the port is not taken for it.
-func taken(login string) bool {
-	locked, _ := durable.Locked(login + lockEnd)
-	return locked && login != ""
+// taken reports whether a deepwork ui of this user serves the same pages at a port. Only the user can hold its lock:
+// another program there is not taken for it. One that ends, or runs in a container with the same state folder, holds
+// the lock, too, but does not listen here.
+func taken(o *web.Options) bool {
+	if locked, _ := durable.Locked(o.LoginFile + lockEnd); !locked || o.LoginFile == "" {
+		return false
+	}
+
+	c, err := net.DialTimeout("tcp", net.JoinHostPort(web.DefaultHost, strconv.Itoa(o.Port)), time.Second)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
 }
 
 // listen opens a project and its port. It returns no pages if another deepwork ui serves them at that port already.
@@ -257,7 +267,7 @@ func (u *ui) listen(ctx context.Context, root string, o *web.Options) (*web.Serv
 		return nil, err
 	}
 
-	if taken(o.LoginFile) {
+	if taken(o) {
 		return nil, nil
 	}
 
@@ -266,7 +276,7 @@ func (u *ui) listen(ctx context.Context, root string, o *web.Options) (*web.Serv
 		return nil, err
 	}
 	pages, err := server.Listen(ctx, *o)
-	if err != nil && taken(o.LoginFile) { // it has begun meanwhile
+	if err != nil && taken(o) { // it has begun meanwhile
 		return nil, nil
 	}
 	if err != nil && u.flags.anyPort {
@@ -279,7 +289,12 @@ func (u *ui) listen(ctx context.Context, root string, o *web.Options) (*web.Serv
 
 	inTime, cancel := context.WithTimeout(ctx, 10*time.Second) // one that ends may still hold it
 	defer cancel()
-	if u.serving, err = durable.Lock(inTime, o.LoginFile+lockEnd); err != nil {
+	u.serving, err = durable.Lock(inTime, o.LoginFile+lockEnd)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("another deepwork ui serves these pages at its port %d, such as one in a container, or on a "+
+			"machine with the same state folder: end it, or give --port", o.Port)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("locking %s: %w", o.LoginFile+lockEnd, err), pages.Close())
 	}
 	return pages, nil

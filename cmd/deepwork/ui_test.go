@@ -1,11 +1,13 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"deepwork/actor/durable"
 	"deepwork/actor/testkit"
 	"deepwork/transport/web"
 )
@@ -45,7 +47,23 @@ func TestAProjectHasAPortOfItsOwn(t *testing.T) {
 	testkit.Equal(t, at(root, "", uiFlags{port: 8765}).port, 8765)
 	testkit.Equal(t, at(root, "", uiFlags{}), place{}, "any free port")
 
-	testkit.True(t, !taken(first.login), "nobody serves at %d", first.port)
+	o := &web.Options{Port: first.port, LoginFile: first.login}
+	testkit.True(t, !taken(o), "nobody serves at %d", first.port)
 	testkit.Must(t, os.WriteFile(first.login+lockEnd, nil, 0o600)) // as a deepwork ui leaves it
-	testkit.True(t, !taken(first.login), "nobody serves at %d any more", first.port)
+	testkit.True(t, !taken(o), "nobody serves at %d any more", first.port)
+}
+
+// One that ends, or listens in another container, does not answer here: its URL would lead nowhere.
+func TestOnlyAnAnsweringUITakesAPort(t *testing.T) {
+	t.Setenv("DEEPWORK_STATE_DIR", filepath.Join(t.TempDir(), "state"))
+	listener := testkit.Get(net.Listen("tcp", "127.0.0.1:0")).Must(t)
+	o := &web.Options{Port: listener.Addr().(*net.TCPAddr).Port}
+	testkit.Must(t, (&ui{app: &app{}}).place(t.TempDir(), o))
+	testkit.True(t, !taken(o), "another program is taken for a deepwork ui")
+
+	lock := testkit.Get(durable.TryLock(o.LoginFile + lockEnd)).Must(t)
+	testkit.True(t, taken(o), "it serves at %d", o.Port)
+	testkit.Must(t, listener.Close())
+	testkit.True(t, !taken(o), "nobody listens at %d any more", o.Port)
+	testkit.Must(t, lock.Unlock())
 }
