@@ -42,7 +42,7 @@ func near(dir *os.Root, rel string) string {
 	for name := range strings.SplitSeq(rel, "/") {
 		next := path.Join(at, name)
 		if _, err := dir.Lstat(next); err != nil {
-			all, _ := fs.ReadDir(dir.FS(), at) // sorted; what can be read
+			all, _ := fs.ReadDir(durable.FolderFS{Root: dir}, at) // sorted; what can be read
 			i := slices.IndexFunc(all, func(other fs.DirEntry) bool {
 				return strings.EqualFold(norm.NFKC.String(other.Name()), norm.NFKC.String(name))
 			})

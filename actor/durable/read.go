@@ -202,6 +202,36 @@ func OpenRegularIn(dir *os.Root, name string, flag int) (*os.File, fs.FileInfo, 
 	return regular(dir.OpenFile(name, flag|openNoFollow, 0))
 }
 
+// OpenFolderIn opens a folder in an opened one. It does not wait for a pipe in its place.
+func OpenFolderIn(dir *os.Root, name string) (*os.File, error) {
+	f, err := dir.OpenFile(name, os.O_RDONLY|openNonBlock, 0)
+	if err != nil {
+		return nil, err
+	}
+
+	fi, err := f.Stat()
+	if err == nil && !fi.IsDir() {
+		err = fmt.Errorf("%s is %s, not a folder", f.Name(), Kind(fi.Mode()))
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// FolderFS lists an opened folder and those in it, and opens nothing else.
+type FolderFS struct{ *os.Root }
+
+// Open is OpenFolderIn.
+func (f FolderFS) Open(name string) (fs.File, error) {
+	folder, err := OpenFolderIn(f.Root, name)
+	if err != nil {
+		return nil, err
+	}
+	return folder, nil
+}
+
 func regular(f *os.File, err error) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err

@@ -65,6 +65,12 @@ func TestOnlyAFileInsideIsRead(t *testing.T) {
 		testkit.FailsWith(t, testkit.Get(ReadIn(dir, name, 5)).Err(), want, name)
 	}
 	testkit.Fails(t, testkit.Get(ReadIn(dir, "out", 5)).Err(), "out cannot be read: it leads out of "+dir+", to "+out)
+
+	// Folders are listed past a pipe, which is none.
+	root := testkit.Get(os.OpenRoot(dir)).Must(t)
+	defer root.Close()
+	testkit.Fails(t, testkit.Get(OpenFolderIn(root, "pipe")).Err(), "is a named pipe, not a folder")
+	testkit.Same(t, testkit.Get(fs.Glob(FolderFS{root}, "*/file")).Must(t), []string{"folder/file", "sub/file"})
 }
 
 // A full disk leaves the old file alone, and the error says what to do.

@@ -288,7 +288,7 @@ func (c *copier) matches(name string) []string {
 	if _, err := c.from.Lstat(path.Join(prefix, name)); err == nil {
 		return []string{name}
 	}
-	in, err := fs.Sub(c.from.FS(), prefix)
+	in, err := fs.Sub(durable.FolderFS{Root: c.from}, prefix)
 	if err != nil {
 		return []string{name}
 	}
