@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -64,8 +65,13 @@ func absolute(folder, path string) string {
 }
 
 // direct returns the regular file at a path below root, or nil if there is a link or anything else on the way. It
-// saves most calls the look at each folder above root, which may be a link.
+// saves most calls the look at each folder above root, which may be a link. On Windows, where a file has other names,
+// such as GIT~1 for .git, it returns nil: EvalSymlinks returns the name on the disk.
 func direct(root, full string) (info fs.FileInfo) {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+
 	rel, err := filepath.Rel(root, full)
 	if err != nil || !filepath.IsLocal(rel) {
 		return nil
