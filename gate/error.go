@@ -96,8 +96,8 @@ func (e *Error) remedy() string {
 			"again, tell the user to raise quality_gate.default_timeout."
 	case ContentChanged:
 		return "Let everything that writes to the outputs end, then call finished_step again. If that happens again, " +
-			"tell the user: the reviewer itself may write to them, such as by a formatter or a build that it runs, and " +
-			"must not."
+			"tell the user: the reviewer itself may write to them, such as by a formatter or a build that it runs, " +
+			"and must not."
 	case Cancelled:
 		return "Call finished_step again if the step is still to be finished."
 	}

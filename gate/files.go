@@ -22,7 +22,20 @@ import (
 func Private(root, real string) bool {
 	rel, err := filepath.Rel(root, real)
 	rel = "/" + strings.ToLower(filepath.ToSlash(rel)) + "/" // some file systems ignore case
-	return err != nil || strings.Contains(rel, "/.git/") || strings.Contains(rel, "/.deepwork/tmp/")
+	if err != nil || strings.Contains(rel, "/.git/") || strings.Contains(rel, "/.deepwork/tmp/") {
+		return true
+	}
+
+	for _, own := range []string{".git", ".deepwork/tmp"} { // which may be links to folders of the project
+		at, err := filepath.EvalSymlinks(filepath.Join(root, own))
+		if err != nil {
+			continue
+		}
+		if rel, err := filepath.Rel(at, real); err == nil && filepath.IsLocal(rel) {
+			return true
+		}
+	}
+	return false
 }
 
 // FilesIn returns the regular files in a submitted folder and in those below it, sorted, by their paths below the
@@ -33,7 +46,7 @@ func FilesIn(root, real, path string, most int) (files []string, err error) {
 		if err == nil && d.IsDir() && Private(root, name) {
 			return fs.SkipDir
 		}
-		if err != nil || !d.Type().IsRegular() || Private(root, name) {
+		if err != nil || !d.Type().IsRegular() || strings.EqualFold(d.Name(), ".git") {
 			return err
 		}
 

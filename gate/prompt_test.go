@@ -350,6 +350,16 @@ func TestHashFiles(t *testing.T) {
 	testkit.Fails(t, err, "at most")
 }
 
+// The folder of exports is private by any name.
+func TestALinkedFolderIsPrivate(t *testing.T) {
+	p := newProject(t)
+	p.write("build/tmp/session_0badcafe.json", "{}")
+	p.write(".deepwork/config.yml", "")
+	testkit.Must(t, os.Symlink("../build/tmp", filepath.Join(p.root, ".deepwork/tmp")))
+	testkit.True(t, Private(p.root, filepath.Join(p.root, "build/tmp/session_0badcafe.json")), "an export is handed in")
+	testkit.True(t, !Private(p.root, filepath.Join(p.root, "build/report.md")), "an output is private")
+}
+
 // A folder stands for the regular files in it: no folder, nothing behind a link, and nothing private.
 func TestFilesIn(t *testing.T) {
 	p := newProject(t)
