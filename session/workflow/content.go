@@ -182,8 +182,7 @@ func (a *sessionActor) overtaken(c *candidate) error {
 	case !slices.Contains([]string{c.m.joined, c.bound, c.digest}, newest) &&
 		!(last != nil && last.Digest == newest && c.checkedBy(last)):
 		return superseded(stepID)
-	case last != nil && last.Digest == newest && last.State == machine.TryVoid &&
-		!strings.HasPrefix(*last.Error, notBegun):
+	case last != nil && last.Digest == newest && last.State == machine.TryVoid && !last.NotBegun:
 		return session.Wrong(codes.ReviewFailed,
 			"There is no verdict on these outputs of step '%s': %s\nNothing has moved.", stepID,
 			*last.Error).With("step_id", stepID)

@@ -87,6 +87,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 			"not a failed try, and quality_review_override_reason does not skip it.",
 		stepID, a.id, session.InShell(stepID), a.id, stepID))
 	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: q.Digest, Content: q.Digest}
+	f.Reply.Waits = &session.Waiting{Code: codes.PersonAwaited, RetryAfterMS: 30_000}
 	if how.Override == config.OverrideAgent || how.Override == "" {
 		f.question = &decision{Step: stepID, Digest: q.Digest}
 	}

@@ -190,6 +190,7 @@ func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total in
 			counts+".",
 		stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID))
 	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: m.joined, Content: m.content}
+	f.Reply.Waits = &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000} // that call waits, too
 	return f
 }
 
@@ -297,7 +298,7 @@ func (a *sessionActor) begin(
 	if err != nil {
 		delete(a.reviews, stepID)
 		cancel()
-		cerr := a.commit(nil, a.state.CloseTry(stepID, nil, notBegun+err.Error(), a.engine.now()), nil)
+		cerr := a.commit(nil, a.state.LeaveTry(stepID, err.Error(), a.engine.now()), nil)
 		if cerr != nil {
 			a.engine.Logger.Warn("a try could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
@@ -314,9 +315,6 @@ func (a *sessionActor) begin(
 	a.join(r, m)
 	return nil, errLater
 }
-
-// notBegun precedes the reason of a void try whose review could not begin.
-const notBegun = "it was not begun: "
 
 // goingOn lets a repeated call wait for what is in progress, whatever the files contain now: a review or
 // checks, here or in another process, or a person. It returns neither a reply nor an error if nothing is in

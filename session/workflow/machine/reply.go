@@ -3,7 +3,6 @@ package machine
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -295,7 +294,8 @@ type FinishReply struct {
 
 	outdated, alone bool
 
-	Going *Going `json:"-"` // set if the call waits for a verdict
+	Going *Going           `json:"-"` // set if the call waits for a verdict
+	Waits *session.Waiting `json:"-"` // why, then; replies that wait are not stored
 }
 
 // Tags implements fieldtag.Tagger.
@@ -357,17 +357,9 @@ func (r *FinishReply) Waiting() *session.Waiting {
 		return nil
 	case r.membersPending():
 		return &session.Waiting{Code: codes.MembersPending, RetryAfterMS: 10_000}
-	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil &&
-		strings.HasPrefix(*r.Feedback, "Waiting:"):
-		return &session.Waiting{Code: codes.PersonAwaited, RetryAfterMS: 30_000}
-	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil &&
-		strings.HasPrefix(*r.Feedback, "Review running:"):
-		return &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000} // the repeated call waits, too
-	case r.Status == NeedsWork && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Checks running:"):
-		return &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000}
 	}
 
-	return nil
+	return r.Waits
 }
 
 // AbortReply is the reply of abort_workflow (seed 000, 001.6.7).

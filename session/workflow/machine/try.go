@@ -19,8 +19,9 @@ type Try struct {
 	Collected bool       `json:"collected"` // a call has received the verdict
 	Error     *string    `json:"error"`     // why a void try has no verdict
 	Verdicts  []*Verdict `json:"verdicts"`
-	Imported  bool       `json:"imported,omitempty"` // taken from an export; its verdicts pass nothing
-	Checks    bool       `json:"checks,omitempty"`   // of the step's checks by programs; not a try of its reviews
+	Imported  bool       `json:"imported,omitempty"`  // taken from an export; its verdicts pass nothing
+	Checks    bool       `json:"checks,omitempty"`    // of the step's checks by programs; not a try of its reviews
+	NotBegun  bool       `json:"not_begun,omitempty"` // a void try that nobody began to judge
 }
 
 // TryState is the state of a try.
@@ -279,6 +280,15 @@ func (s *State) CloseTry(stepID string, verdicts []*Verdict, void string, at tim
 	}
 
 	n.setProgress(p)
+	return n
+}
+
+// LeaveTry records that judging a step's newest try could not begin, and why. It returns s if that try is not open.
+func (s *State) LeaveTry(stepID, why string, at time.Time) *State {
+	n := s.CloseTry(stepID, nil, "it was not begun: "+why, at)
+	if n != s {
+		n.Progress(stepID).Newest().NotBegun = true
+	}
 	return n
 }
 
