@@ -20,8 +20,8 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/board"
+	"deepwork/session/machine"
 	"deepwork/session/spans"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )

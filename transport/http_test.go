@@ -17,8 +17,8 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/machine"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )

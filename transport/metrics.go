@@ -14,8 +14,8 @@ import (
 	"deepwork/gate"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/machine"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 )
 
 // metricsFor opens the metrics of a config.

@@ -19,7 +19,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 	"deepwork/transport/tools/source"
 	"deepwork/transport/web"
 )

@@ -16,9 +16,9 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/show"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 

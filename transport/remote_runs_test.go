@@ -15,8 +15,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/machine"
 	"deepwork/session/remote"
-	"deepwork/session/workflow/machine"
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/tools/source"
 	"deepwork/transport/web"

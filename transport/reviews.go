@@ -19,8 +19,8 @@ import (
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/check"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 

@@ -16,10 +16,10 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/session"
+	"deepwork/session/machine"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )

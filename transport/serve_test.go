@@ -29,9 +29,9 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
+	"deepwork/session/machine"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
 

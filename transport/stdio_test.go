@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/session/machine"
 	"deepwork/session/remote"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 	"deepwork/transport/wire"
 )

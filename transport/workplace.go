@@ -27,10 +27,10 @@ import (
 	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/run"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )

@@ -24,12 +24,12 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
+	"deepwork/session/machine"
 	"deepwork/session/run"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 )
 
 func inBoard(t *testing.T, root string, f func(b store.Board)) {

@@ -20,7 +20,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session/board"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 	"deepwork/transport/tool"
 )
 

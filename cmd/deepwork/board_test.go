@@ -18,8 +18,8 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
+	"deepwork/session/machine"
 	"deepwork/session/state"
-	"deepwork/session/workflow/machine"
 )
 
 // A task with a workflow is to be reviewed only when that is complete. The agent and the deepwork it walks it with are

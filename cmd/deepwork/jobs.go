@@ -20,8 +20,8 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/standard"
 	"deepwork/cmd/deepwork/library"
+	"deepwork/session/machine"
 	"deepwork/session/show"
-	"deepwork/session/workflow/machine"
 )
 
 func (a *app) jobsCommand() *cobra.Command {

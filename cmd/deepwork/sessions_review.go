@@ -17,9 +17,9 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/machine"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 )
 
 func (a *app) sessionsReviewCommand() *cobra.Command {

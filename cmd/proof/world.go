@@ -20,9 +20,9 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/cmd/proof/fault"
+	states "deepwork/session/machine"
 	folder "deepwork/session/state"
 	"deepwork/session/state/statetest"
-	states "deepwork/session/workflow/machine"
 )
 
 // A world is one project with its servers and clients.

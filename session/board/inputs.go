@@ -10,7 +10,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // Inputs are values of the inputs of a workflow, by name: each is a text, a path, or a list of paths.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"deepwork/session"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // The tools' replies. Every field is always present, and null without a value. The jsonschema tags are the

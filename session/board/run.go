@@ -8,7 +8,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // A Run is what the leader of an attempt keeps on the board (task.Attempt.Run).

@@ -10,8 +10,8 @@ import (
 	"deepwork/actor/telemetry"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // RunReply answers get_run.

@@ -16,7 +16,7 @@ import (
 	"deepwork/actor/process"
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // free runs every check.

@@ -27,7 +27,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/gate"
 	"deepwork/session/git"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // A Subject is what the checks of a step judge.

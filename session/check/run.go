@@ -13,7 +13,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/trust"
 	"deepwork/gate"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // A Runner runs checks.

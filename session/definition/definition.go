@@ -17,9 +17,9 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // A Store has the definitions of a project's sessions. Its methods may be called from any goroutine.

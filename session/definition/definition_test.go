@@ -14,9 +14,9 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 func TestOnlySoManyDefinitionsAreRemembered(t *testing.T) {

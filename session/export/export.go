@@ -22,9 +22,9 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/machine"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // Files are the files .deepwork/tmp/session_<id>.json in the roots of sessions, for people, tools and backups

@@ -14,9 +14,9 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
+	"deepwork/session/machine"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 const id = "0123abcd"

@@ -17,10 +17,10 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/definition"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // MaxExportBytes is the maximum size of an imported session's export: 64 MiB.

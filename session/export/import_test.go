@@ -15,10 +15,10 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/definition"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // rows are the sessions and definitions of a store.

@@ -12,8 +12,8 @@ import (
 	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // An Inspection is one pass over all sessions. Operations in progress may cause findings, so inspect again,

@@ -24,9 +24,9 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // storeTimeout is how long a call waits for the store. It is longer than the store's own timeout, since

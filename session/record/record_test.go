@@ -17,8 +17,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // memory has the sessions of a project as a store has them.

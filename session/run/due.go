@@ -14,7 +14,7 @@ import (
 	"deepwork/session/attempt/limit"
 	"deepwork/session/board"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // A job is a step that needs an agent.

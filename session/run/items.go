@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	definition "deepwork/catalog/job"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // The items of a list whose form asks for isolation have their own worktrees. A worktree is made before the

@@ -22,8 +22,8 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/attempttest"
 	"deepwork/session/board"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 var me = session.LocalCaller(session.ChannelStdio)

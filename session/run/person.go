@@ -8,7 +8,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/board"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // lookAgain is the time between looks at sessions that others may have moved, and at outputs about which a

@@ -13,7 +13,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 
 	"github.com/google/uuid"
 )

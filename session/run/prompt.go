@@ -8,7 +8,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/executors"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // firstPrompt asks an agent to do a step and, in worktrees, to commit its files.

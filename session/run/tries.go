@@ -10,7 +10,7 @@ import (
 	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/limit"
 	"deepwork/session/board"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // exhausted returns why a step gets no more agents, or "". These executions do not count: those ended by a

@@ -11,7 +11,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/board"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // A View describes what a run is doing, step by step and in words. The tool get_run, the pages and the

@@ -14,7 +14,7 @@ import (
 	definition "deepwork/catalog/job"
 	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // A Workplace is the folder in which a run works, with the sessions of its workflow and an endpoint for its

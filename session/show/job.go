@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/job"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // Takes describes an input of a workflow in short, such as string, required.

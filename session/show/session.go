@@ -11,7 +11,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // Session prints a session for people: its steps, outputs, tries, verdicts and overrides. at says where its

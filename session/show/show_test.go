@@ -15,7 +15,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // Escape sequences are left out, and colors stay where they are shown.

@@ -13,9 +13,9 @@ import (
 	"deepwork/session"
 	"deepwork/session/branch"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // A message is sent to a session's actor: a command, a finishCall, or a review's result.

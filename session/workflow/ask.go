@@ -10,7 +10,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/session"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // An AskFunc has the client of a call ask its user. key identifies the question: its session and step (see

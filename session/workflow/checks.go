@@ -14,7 +14,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/check"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // The checks of a step run like its reviews: there is an open try in the record, a row that the process

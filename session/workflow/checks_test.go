@@ -15,7 +15,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/check"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // A checking is a project whose step one has checks, with a server and a session at that step.

@@ -14,7 +14,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/check"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // hash reads the submitted files and what the checks judge, and validates files by their schemas. It runs

@@ -18,8 +18,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {

@@ -47,10 +47,10 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/definition"
 	"deepwork/session/export"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/state"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // Options configure an Engine. Zero fields have their default value.

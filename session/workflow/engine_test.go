@@ -12,7 +12,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 func starting(c *Conn, jobName, workflow string) error {

@@ -14,8 +14,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {

@@ -21,9 +21,9 @@ import (
 	"deepwork/session"
 	"deepwork/session/check"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // finished is the result of a finished_step.

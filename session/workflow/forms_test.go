@@ -12,8 +12,8 @@ import (
 	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/record"
-	"deepwork/session/workflow/machine"
 )
 
 // obsolete is why a person drops an item.

@@ -21,8 +21,8 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // A HandIn is what a person judges: the outputs of a step that waits for a person.

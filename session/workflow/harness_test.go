@@ -27,6 +27,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/check"
 	"deepwork/session/export"
+	"deepwork/session/machine"
 	"deepwork/session/state"
 	"deepwork/session/state/statetest"
 	"deepwork/session/store"
@@ -34,7 +35,6 @@ import (
 	"deepwork/session/store/local"
 	"deepwork/session/store/postgres"
 	"deepwork/session/store/postgres/pgtest"
-	"deepwork/session/workflow/machine"
 )
 
 // patience is how long a test waits for what must come, on a machine that is busy with other things too; it

@@ -15,7 +15,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // GetWorkflows lists the current jobs, including any edit made before the call (seed 000, 001.2).

@@ -11,9 +11,9 @@ import (
 	"deepwork/session"
 	"deepwork/session/branch"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // maxDepth is how deep workflows that are steps may be nested.

@@ -21,8 +21,8 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/record"
-	"deepwork/session/workflow/machine"
 )
 
 // checkOutputs reads the outputs argument by the step's declaration and checks that each path is a regular

@@ -14,9 +14,9 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // A decision is a person's answer about the outputs with this digest.

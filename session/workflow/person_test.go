@@ -13,7 +13,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 const (

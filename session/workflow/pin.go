@@ -11,7 +11,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // reviewer returns the current reviewer in the form of machine.Pinned.

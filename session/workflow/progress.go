@@ -9,8 +9,8 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // A Progress says how far a session is, for callers outside it. Reading it changes nothing.

@@ -9,8 +9,8 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // keptListed is the maximum number of sessions that an error lists; triedListed is the maximum number of rows

@@ -12,8 +12,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // The calls that hand in the files of the reviewed job.

@@ -16,9 +16,9 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // judged records the verdicts, unless another process has meanwhile taken over the review: a verdict counts

@@ -12,9 +12,9 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/export"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // What commands and pages read of sessions, of all roots and identities.

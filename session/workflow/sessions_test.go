@@ -22,8 +22,8 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/definition"
 	"deepwork/session/export"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"deepwork/actor/telemetry"
+	"deepwork/session/machine"
 	"deepwork/session/spans"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // A session's spans are made from its state alone. The process whose transition ends something exports its

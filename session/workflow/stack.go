@@ -10,8 +10,8 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // A stack is what a connection remembers: the ids of the sessions that it began or resumed and of those

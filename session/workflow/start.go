@@ -15,9 +15,9 @@ import (
 	"deepwork/session"
 	"deepwork/session/branch"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // StartArgs are the parameters of start_workflow (seed 000, 001.3.2 and 3).

@@ -12,7 +12,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // step returns the position of a session without moving it (get_step). With a step_id it describes only that

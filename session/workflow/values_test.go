@@ -16,7 +16,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // survey is a job of format 2, whose workflows have different steps of one name.

@@ -28,8 +28,8 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/merge"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )

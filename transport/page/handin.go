@@ -17,9 +17,9 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 )
 
 // A handedFile is a file as a page shows it to a person. Everything in it is safe: what an agent wrote is escaped, or

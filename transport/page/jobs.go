@@ -15,9 +15,9 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/show"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // jobsTopic is the topic of changes of the job folders.

@@ -13,9 +13,9 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/show"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 )
 
 // maxMessages is how many messages of an agent a page shows.

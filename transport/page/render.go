@@ -21,8 +21,8 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/board"
+	"deepwork/session/machine"
 	"deepwork/session/show"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
 

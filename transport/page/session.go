@@ -19,9 +19,9 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 )
 
 // A sessionPage shows one session.

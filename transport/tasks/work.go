@@ -13,10 +13,10 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/remote"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 

@@ -10,9 +10,9 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/remote"
 	"deepwork/session/store"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
 

@@ -21,7 +21,7 @@ import (
 	"deepwork/catalog/schema"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // The limits of arguments. A character is a Unicode code point.

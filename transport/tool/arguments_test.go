@@ -19,8 +19,8 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/source"
 	"deepwork/session/board"
+	"deepwork/session/machine"
 	"deepwork/session/remote"
-	"deepwork/session/workflow/machine"
 )
 
 // A tool takes the arguments of its schema, and those that it does not list.

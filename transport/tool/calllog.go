@@ -17,8 +17,8 @@ import (
 	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/machine"
 	"deepwork/session/spans"
-	"deepwork/session/workflow/machine"
 )
 
 // StackLogged is the maximum number of stack entries in a log line, from the top.

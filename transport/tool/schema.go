@@ -12,7 +12,7 @@ import (
 
 	"deepwork/catalog/fieldtag"
 	"deepwork/catalog/jsontext"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 )
 
 // An Argument is one argument of a tool, as the tags of its field describe it. Input schemas, the

@@ -20,8 +20,8 @@ import (
 	"deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/remote"
-	"deepwork/session/workflow/machine"
 )
 
 // nested is a caller with workflows in progress.

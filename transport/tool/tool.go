@@ -6,7 +6,7 @@
 // Argument describes: schema, forms and flags follow.
 //
 // To add a field to a tool's reply, two files are touched: the one that declares the
-// reply (session/workflow/machine/reply.go, session/attempt or a file below
+// reply (session/machine/reply.go, session/attempt or a file below
 // transport/tools), where the jsonschema tag is the field's description, and the one
 // that fills it. Schemas and documents are derived: go test ./transport -update renews
 // testdata/tools_list.json and cmd/deepwork/docs/reference. A field with few allowed values, or a list,
@@ -40,9 +40,9 @@ import (
 	"deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 )
 
 // A WorkflowCaller is one connection to the workflow engine. It is a *workflow.Conn.

@@ -15,9 +15,9 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/machine"
 	"deepwork/session/state"
 	"deepwork/session/store/transfer"
-	"deepwork/session/workflow/machine"
 )
 
 const created = "2026-01-02T03:04:05.000000Z"

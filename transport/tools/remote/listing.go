@@ -14,7 +14,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
 	sources "deepwork/catalog/source"
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/tools/source"
 	"deepwork/transport/tools/workflows"

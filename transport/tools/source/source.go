@@ -21,9 +21,9 @@ import (
 	sources "deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/remote"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/tools/workflows"
 )

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/session/machine"
 	"deepwork/session/workflow"
-	"deepwork/session/workflow/machine"
 	"deepwork/transport/page/pagetest"
 	"deepwork/transport/tool"
 	"deepwork/transport/tools/toolstest"

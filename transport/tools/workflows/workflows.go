@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"deepwork/session/workflow/machine"
+	"deepwork/session/machine"
 	"deepwork/transport/tool"
 )
 
