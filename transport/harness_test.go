@@ -29,6 +29,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/state/statetest"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
@@ -128,8 +129,8 @@ func fullStep(id string) *machine.StepInfo {
 }
 
 func fullFinish() *machine.FinishReply {
-	outputs := machine.Outputs{{Key: "zoo", Value: machine.OutputValue{Paths: []string{"z.md"}}},
-		{Key: "ant", Value: machine.OutputValue{Paths: []string{"a.md", "b.md"}, List: true}}}
+	outputs := outputs.Map{{Key: "zoo", Value: outputs.Value{Paths: []string{"z.md"}}},
+		{Key: "ant", Value: outputs.Value{Paths: []string{"a.md", "b.md"}, List: true}}}
 	return &machine.FinishReply{
 		Status:        machine.NeedsWork,
 		Feedback:      new("f"),

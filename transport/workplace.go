@@ -28,6 +28,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/run"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
@@ -322,7 +323,7 @@ func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Qu
 			workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: json.RawMessage("{}"), Merged: true})
 	}
 
-	outputs, err := json.Marshal(machine.Plain(q.Outputs))
+	outputs, err := json.Marshal(outputs.Plain(q.Outputs))
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/session/board"
-	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/transport/tool"
 )
 
@@ -238,11 +238,11 @@ func (f *inputFlag) Set(given string) error {
 }
 
 // printInputs prints the inputs of a task or a run, and shortens long texts.
-func (a *app) printInputs(values machine.Outputs) {
+func (a *app) printInputs(values outputs.Map) {
 	for _, in := range values {
 		value := in.Value
 		if !value.List && len(value.Paths) == 1 {
-			value = machine.OutputValue{Text: &value.Paths[0]}
+			value = outputs.Value{Text: &value.Paths[0]}
 		}
 		a.fields("input", in.Key+": "+value.Shown())
 	}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"deepwork/session"
-	"deepwork/session/machine"
+	"deepwork/session/outputs"
 )
 
 // The tools' replies. Every field is always present, and null without a value. The jsonschema tags are the
@@ -61,27 +61,27 @@ type ReposReply struct {
 // Task describes a task, with a summary of its attempts, in get_task, create_task and update_task (seed 004,
 // "list_tasks provides attempt summary").
 type Task struct {
-	TaskID                string          `json:"task_id" jsonschema:"UUID of the task"`
-	ProjectID             string          `json:"project_id" jsonschema:"UUID of its project"`
-	Title                 string          `json:"title" jsonschema:"the work in one line"`
-	Description           *string         `json:"description" jsonschema:"the work in full"`
-	Status                string          `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
-	JobName               *string         `json:"job_name"`
-	WorkflowName          *string         `json:"workflow_name"`
-	Inputs                machine.Outputs `json:"inputs"`
-	Lead                  string          `json:"lead"`
-	Labels                []string        `json:"labels" jsonschema:"its labels"`
-	Priority              string          `json:"priority" jsonschema:"low, normal or high"`
-	DependsOn             []string        `json:"depends_on"`
-	BlockedBy             []string        `json:"blocked_by" jsonschema:"UUIDs of those that are not done"`
-	CreatedAt             string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
-	UpdatedAt             string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
-	LatestAttemptID       *string         `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt"`
-	LatestWorkspaceBranch *string         `json:"latest_workspace_branch"`
-	LatestSessionID       *string         `json:"latest_session_id"`
-	LatestSessionExecutor *string         `json:"latest_session_executor"`
-	HasInProgressAttempt  bool            `json:"has_in_progress_attempt"`
-	LastAttemptFailed     bool            `json:"last_attempt_failed"`
+	TaskID                string      `json:"task_id" jsonschema:"UUID of the task"`
+	ProjectID             string      `json:"project_id" jsonschema:"UUID of its project"`
+	Title                 string      `json:"title" jsonschema:"the work in one line"`
+	Description           *string     `json:"description" jsonschema:"the work in full"`
+	Status                string      `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
+	JobName               *string     `json:"job_name"`
+	WorkflowName          *string     `json:"workflow_name"`
+	Inputs                outputs.Map `json:"inputs"`
+	Lead                  string      `json:"lead"`
+	Labels                []string    `json:"labels" jsonschema:"its labels"`
+	Priority              string      `json:"priority" jsonschema:"low, normal or high"`
+	DependsOn             []string    `json:"depends_on"`
+	BlockedBy             []string    `json:"blocked_by" jsonschema:"UUIDs of those that are not done"`
+	CreatedAt             string      `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+	UpdatedAt             string      `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
+	LatestAttemptID       *string     `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt"`
+	LatestWorkspaceBranch *string     `json:"latest_workspace_branch"`
+	LatestSessionID       *string     `json:"latest_session_id"`
+	LatestSessionExecutor *string     `json:"latest_session_executor"`
+	HasInProgressAttempt  bool        `json:"has_in_progress_attempt"`
+	LastAttemptFailed     bool        `json:"last_attempt_failed"`
 
 	LatestAttemptState *State `json:"-"` // of the newest attempt; nil without an attempt
 }
@@ -218,21 +218,21 @@ func (AttemptsReply) Tags() map[string]string {
 
 // ContextReply answers get_context (seed 004, "Workspace context data").
 type ContextReply struct {
-	ProjectID         string          `json:"project_id" jsonschema:"UUID of the project"`
-	ProjectName       string          `json:"project_name" jsonschema:"name of the project"`
-	TaskID            string          `json:"task_id" jsonschema:"UUID of the task"`
-	TaskTitle         string          `json:"task_title" jsonschema:"title of the task"`
-	TaskDescription   *string         `json:"task_description" jsonschema:"description of the task"`
-	TaskStatus        string          `json:"task_status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
-	AttemptID         string          `json:"attempt_id" jsonschema:"UUID of the attempt whose workspace this is"`
-	WorkspaceBranch   string          `json:"workspace_branch" jsonschema:"git branch of the attempt"`
-	WorkspaceRepos    []ContextRepo   `json:"workspace_repos" jsonschema:"repositories of the workspace"`
-	JobName           *string         `json:"job_name" jsonschema:"job of the workflow that the task requires"`
-	WorkflowName      *string         `json:"workflow_name" jsonschema:"workflow that the task requires"`
-	Inputs            machine.Outputs `json:"inputs"`
-	WorkflowSessionID *string         `json:"workflow_session_id"`
-	WorkflowStatus    *string         `json:"workflow_status"`
-	WorkflowStep      *string         `json:"workflow_step" jsonschema:"current step of the workflow"`
+	ProjectID         string        `json:"project_id" jsonschema:"UUID of the project"`
+	ProjectName       string        `json:"project_name" jsonschema:"name of the project"`
+	TaskID            string        `json:"task_id" jsonschema:"UUID of the task"`
+	TaskTitle         string        `json:"task_title" jsonschema:"title of the task"`
+	TaskDescription   *string       `json:"task_description" jsonschema:"description of the task"`
+	TaskStatus        string        `json:"task_status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
+	AttemptID         string        `json:"attempt_id" jsonschema:"UUID of the attempt whose workspace this is"`
+	WorkspaceBranch   string        `json:"workspace_branch" jsonschema:"git branch of the attempt"`
+	WorkspaceRepos    []ContextRepo `json:"workspace_repos" jsonschema:"repositories of the workspace"`
+	JobName           *string       `json:"job_name" jsonschema:"job of the workflow that the task requires"`
+	WorkflowName      *string       `json:"workflow_name" jsonschema:"workflow that the task requires"`
+	Inputs            outputs.Map   `json:"inputs"`
+	WorkflowSessionID *string       `json:"workflow_session_id"`
+	WorkflowStatus    *string       `json:"workflow_status"`
+	WorkflowStep      *string       `json:"workflow_step" jsonschema:"current step of the workflow"`
 }
 
 // Tags implements fieldtag.Tagger.

@@ -8,20 +8,20 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
+	"deepwork/session/outputs"
 )
 
 // A Run is what the leader of an attempt keeps on the board (task.Attempt.Run).
 type Run struct {
-	JobName      string          `json:"job_name"`
-	WorkflowName string          `json:"workflow_name"`
-	Goal         string          `json:"goal"`
-	Inputs       machine.Outputs `json:"inputs,omitempty"`   // of the workflow
-	Parallel     int             `json:"parallel"`           // agents at once; 0 means as many as there are slots
-	Resume       bool            `json:"resume,omitempty"`   // consecutive steps share one conversation
-	InPlace      bool            `json:"in_place,omitempty"` // in the project itself, without worktrees
-	MaxCostUSD   *float64        `json:"max_cost_usd,omitempty"`
-	MaxUnknown   *int            `json:"max_unknown,omitempty"`
+	JobName      string      `json:"job_name"`
+	WorkflowName string      `json:"workflow_name"`
+	Goal         string      `json:"goal"`
+	Inputs       outputs.Map `json:"inputs,omitempty"`   // of the workflow
+	Parallel     int         `json:"parallel"`           // agents at once; 0 means as many as there are slots
+	Resume       bool        `json:"resume,omitempty"`   // consecutive steps share one conversation
+	InPlace      bool        `json:"in_place,omitempty"` // in the project itself, without worktrees
+	MaxCostUSD   *float64    `json:"max_cost_usd,omitempty"`
+	MaxUnknown   *int        `json:"max_unknown,omitempty"`
 	// of one execution of the leader, in nanoseconds; 0 means no limit
 	MaxTime time.Duration `json:"max_time,omitempty"`
 	// when it was last resumed without having ended: MaxTime counts from then

@@ -10,28 +10,28 @@ import (
 	"deepwork/actor/telemetry"
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/store"
 )
 
 // RunReply answers get_run.
 type RunReply struct {
-	RunID     string          `json:"run_id"`
-	TaskID    string          `json:"task_id" jsonschema:"UUID of its task"`
-	State     State           `json:"state"`
-	Step      *string         `json:"step" jsonschema:"step at which it stopped"`
-	Reason    *string         `json:"reason" jsonschema:"why it ended or waits"`
-	Workflow  string          `json:"workflow" jsonschema:"name, as job/workflow"`
-	Goal      string          `json:"goal" jsonschema:"goal"`
-	Inputs    machine.Outputs `json:"inputs" jsonschema:"values of the workflow's inputs, by name"`
-	SessionID *string         `json:"session_id"`
-	Branch    *string         `json:"branch" jsonschema:"git branch with the work, or null in place"`
-	Workspace string          `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
-	Waits     []RunWaits      `json:"waits" jsonschema:"steps that wait, and for what"`
-	Plan      []PlanStep      `json:"plan"`
-	Steps     []RunStep       `json:"steps" jsonschema:"its agents' executions, oldest first"`
-	Cost      *Cost           `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
-	CreatedAt string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+	RunID     string      `json:"run_id"`
+	TaskID    string      `json:"task_id" jsonschema:"UUID of its task"`
+	State     State       `json:"state"`
+	Step      *string     `json:"step" jsonschema:"step at which it stopped"`
+	Reason    *string     `json:"reason" jsonschema:"why it ended or waits"`
+	Workflow  string      `json:"workflow" jsonschema:"name, as job/workflow"`
+	Goal      string      `json:"goal" jsonschema:"goal"`
+	Inputs    outputs.Map `json:"inputs" jsonschema:"values of the workflow's inputs, by name"`
+	SessionID *string     `json:"session_id"`
+	Branch    *string     `json:"branch" jsonschema:"git branch with the work, or null in place"`
+	Workspace string      `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
+	Waits     []RunWaits  `json:"waits" jsonschema:"steps that wait, and for what"`
+	Plan      []PlanStep  `json:"plan"`
+	Steps     []RunStep   `json:"steps" jsonschema:"its agents' executions, oldest first"`
+	Cost      *Cost       `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
+	CreatedAt string      `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 
 	TraceID *string `json:"trace_id" jsonschema:"its trace in OpenTelemetry, 32 hex digits; null without one"`
 	Trace   Trace   `json:"-"` // the trace to which it belongs

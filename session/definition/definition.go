@@ -219,7 +219,7 @@ func (d *Store) have(hash string, texts machine.Instructions) bool {
 	}
 	for id, text := range texts {
 		id, _, _ = job.SplitItem(id)
-		if known[id] != machine.Digest(text) {
+		if known[id] != session.Digest(text) {
 			return false
 		}
 	}
@@ -230,7 +230,7 @@ func (d *Store) have(hash string, texts machine.Instructions) bool {
 func (d *Store) learn(hash string, texts map[string]string) map[string]string {
 	digests := make(map[string]string, len(texts))
 	for id, text := range texts {
-		digests[id] = machine.Digest(text)
+		digests[id] = session.Digest(text)
 	}
 
 	d.mu.Lock()

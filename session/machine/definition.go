@@ -1,8 +1,6 @@
 package machine
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -63,7 +61,7 @@ type Bundle struct {
 // Encode returns the bundle's bytes and their hash.
 func (b *Bundle) Encode() (data []byte, hash string, err error) {
 	data, err = jsontext.Encode(b) // map keys are sorted, so equal Bundles have equal bytes
-	return data, Digest(string(data)), err
+	return data, session.Digest(string(data)), err
 }
 
 // DecodeBundle makes a stored definition from a bundle's bytes.
@@ -104,12 +102,6 @@ func (def *Definition) KeptTexts(entry job.Entry) (Instructions, error) {
 		texts[id] = text
 	}
 	return texts, nil
-}
-
-// Digest returns the hex SHA-256 of a text.
-func Digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
 }
 
 // A Described is an entry, described for an agent.
@@ -221,7 +213,7 @@ func withGroup(instructions string, entry job.Entry) string {
 		"' alone. " +
 		"It is the first of " + Count(len(entry), "step") +
 		" to be done at the same time, each by its own subagent (with the Task tool, or another tool that starts " +
-		"one): " + quoteList(entry) + ". " +
+		"one): " + session.Quoted(entry) + ". " +
 		"If you distribute them, the other steps are in concurrent_steps, and how to hand them out is in " +
 		"concurrent_group."
 }

@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/outputs"
 )
 
 // Evidence says why a step with reviews or checks was finished. Other steps have no evidence.
@@ -342,14 +343,14 @@ func (s *State) weaken(stepID string, what []string, at time.Time) {
 // A Question asks whether a person passes the outputs of a step. All its reviews by people are one question,
 // which is asked once its other reviews have passed. The answer finishes only outputs with this Digest.
 type Question struct {
-	AskedAt time.Time  `json:"asked_at"`
-	RunEach string     `json:"run_each"` // of the review; step if there are several reviews
-	Outputs Outputs    `json:"outputs"`  // as submitted
-	Files   []FileHash `json:"files"`    // the content of the outputs
-	Digest  string     `json:"digest"`   // of what is judged, including the criteria
-	Notes   *string    `json:"notes,omitempty"`
-	Others  *Evidence  `json:"others,omitempty"` // why the other reviews passed; nil without other reviews
-	Answer  *Answer    `json:"answer,omitempty"` // nil means unanswered
+	AskedAt time.Time   `json:"asked_at"`
+	RunEach string      `json:"run_each"` // of the review; step if there are several reviews
+	Outputs outputs.Map `json:"outputs"`  // as submitted
+	Files   []FileHash  `json:"files"`    // the content of the outputs
+	Digest  string      `json:"digest"`   // of what is judged, including the criteria
+	Notes   *string     `json:"notes,omitempty"`
+	Others  *Evidence   `json:"others,omitempty"` // why the other reviews passed; nil without other reviews
+	Answer  *Answer     `json:"answer,omitempty"` // nil means unanswered
 	// Declined are the callers whose client's user closed the form without an answer; they are not asked
 	// again.
 	Declined []string `json:"declined,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/outputs"
 )
 
 // A Plan is what a finished_step will do, determined before its outputs are checked.
@@ -22,7 +23,7 @@ type Plan struct {
 
 // PlanFinish finds the step of a finished_step (seed 000, 001.4; DESIGN "Concurrent steps" and "Retries").
 // same reports whether the call has the given outputs.
-func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) bool) (*Plan, error) {
+func (s *State) PlanFinish(def *Definition, stepID *string, same func(outputs.Map) bool) (*Plan, error) {
 	if s.Status != Active {
 		if stepID != nil {
 			if r := s.Replay(*stepID, same); r != nil {
@@ -65,7 +66,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		return nil, session.NotNow(codes.StepIDNeeded,
 			"Step '%s' of session '%s' is finished already. Still pending in its concurrent group: %s. Pass step_id "+
 				"to say which one you finished.",
-			s.CurrentStepID, s.SessionID, quoteList(pending)).With("pending_concurrent_steps", pending)
+			s.CurrentStepID, s.SessionID, session.Quoted(pending)).With("pending_concurrent_steps", pending)
 	case slices.Contains(open, *stepID):
 		p.Step, p.ByStepID = def.Job.Step(*stepID), true
 	default:
@@ -85,7 +86,7 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 }
 
 // Replay returns the stored reply to the finished_step that finished this step with the same outputs, or nil.
-func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
+func (s *State) Replay(stepID string, same func(outputs.Map) bool) *StoredReply {
 	p := s.Progress(stepID)
 	if !p.Done() || !same(p.Outputs) {
 		return nil
@@ -111,9 +112,9 @@ func (r *FinishReply) await(stepID string, open, pending []string) {
 // some is quoteList for steps that may belong to many items.
 func some(ids []string) string {
 	if more := len(ids) - ShownItems; more > 0 {
-		return quoteList(ids[:ShownItems]) + fmt.Sprintf(" and %d more", more)
+		return session.Quoted(ids[:ShownItems]) + fmt.Sprintf(" and %d more", more)
 	}
-	return quoteList(ids)
+	return session.Quoted(ids)
 }
 
 // Ended returns the error for a call to an ended session.
@@ -224,7 +225,7 @@ func (s *State) NotCurrent(def *Definition, stepID string, pending []string) err
 type FinishInput struct {
 	Call     Call
 	At       time.Time
-	Outputs  Outputs // validated, in the author's order
+	Outputs  outputs.Map // validated, in the author's order
 	Notes    *string
 	Evidence *Evidence                    // nil if the step has neither reviews nor checks
 	Over     []string                     // the checks that a person passes over

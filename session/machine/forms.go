@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/outputs"
 )
 
 // A Round says in which round of its steps a repeated entry is.
@@ -29,7 +30,7 @@ type RoundEnd struct {
 // made returns the value of an output from the entries with indexes from first to after-1, as submitted by
 // the last finished step that has the output, or nil, and that step's progress. For a for_each it returns the
 // values of all items. With handed, steps that left the output out are ignored, as in all_outputs.
-func (s *State) made(def *Definition, first, after int, output string, handed bool) (*OutputValue, *StepProgress) {
+func (s *State) made(def *Definition, first, after int, output string, handed bool) (*outputs.Value, *StepProgress) {
 	for i := after - 1; i >= first; i-- {
 		for _, id := range slices.Backward(def.Workflow.Entries[i]) {
 			if st := def.Job.Step(id); st == nil || st.Output(output) == nil {
@@ -240,7 +241,7 @@ func (s *State) Shown(def *Definition) job.Entry {
 }
 
 // First returns the steps with which a session of a definition begins; nil means that there is nothing to do.
-func First(def *Definition, inputs Outputs) job.Entry {
+func First(def *Definition, inputs outputs.Map) job.Entry {
 	s := &State{Inputs: inputs}
 	return s.begins(def, s.skip(def, 0))
 }
@@ -331,8 +332,8 @@ func (s *State) Called(stepID, child string) {
 }
 
 // CallValues returns the values that a step passes to its workflow, in the form of start_workflow's inputs.
-func (s *State) CallValues(def *Definition, st *job.Step, of *job.Workflow) map[string]OutputValue {
-	all := map[string]OutputValue{}
+func (s *State) CallValues(def *Definition, st *job.Step, of *job.Workflow) map[string]outputs.Value {
+	all := map[string]outputs.Value{}
 	give := func(name, from string) {
 		if v, ok := s.value(def, st, from); ok {
 			all[name] = v
@@ -340,7 +341,7 @@ func (s *State) CallValues(def *Definition, st *job.Step, of *job.Workflow) map[
 	}
 	for _, in := range st.Call.Inputs {
 		if in.Value != nil {
-			all[in.Name] = OutputValue{Paths: []string{*in.Value}}
+			all[in.Name] = outputs.Value{Paths: []string{*in.Value}}
 		} else {
 			give(in.Name, in.From)
 		}
@@ -356,7 +357,7 @@ func (s *State) CallValues(def *Definition, st *job.Step, of *job.Workflow) map[
 
 // value returns, as an argument, the newest value of an output before a step, or the value of an input of the
 // workflow or of the step's item.
-func (s *State) value(def *Definition, st *job.Step, name string) (v OutputValue, ok bool) {
+func (s *State) value(def *Definition, st *job.Step, name string) (v outputs.Value, ok bool) {
 	index := def.Workflow.Find(st.ID)
 	if _, i, item := job.SplitItem(st.ID); item {
 		if name == job.ItemName {
@@ -375,14 +376,14 @@ func (s *State) value(def *Definition, st *job.Step, name string) (v OutputValue
 		v, ok = s.Inputs.Get(name)
 	}
 	if v.Text != nil {
-		v = OutputValue{Paths: []string{*v.Text}}
+		v = outputs.Value{Paths: []string{*v.Text}}
 	}
 	return v, ok
 }
 
 // newest returns the newest value of an output before the entry at an index, including the previous round's,
 // or nil.
-func (s *State) newest(def *Definition, index int, output string) (v *OutputValue) {
+func (s *State) newest(def *Definition, index int, output string) (v *outputs.Value) {
 	if f := def.Workflow.Form(index); f != nil && f.Repeat != nil {
 		first, after := def.Workflow.Span(f)
 		if v, _ = s.made(def, first, index, output, true); v != nil {
@@ -409,7 +410,7 @@ func (s *State) PlanCall(def *Definition, stepID, child string) *Plan {
 		return nil
 	}
 
-	plan, err := s.PlanFinish(def, &stepID, func(Outputs) bool { return false })
+	plan, err := s.PlanFinish(def, &stepID, func(outputs.Map) bool { return false })
 	if err != nil || plan.Replay != nil {
 		return nil
 	}

@@ -53,7 +53,7 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 	case to < 0, forEach(def, to) == nil && !slices.Contains(def.Workflow.Entries[to], stepID):
 		return 0, session.Wrong(codes.UnknownStep,
 			"Step '%s' is not in workflow '%s/%s'. Its steps up to the current one: %s.",
-			stepID, s.JobName, s.WorkflowName, quoteList(slices.Concat(def.Workflow.Entries[:here+1]...)))
+			stepID, s.JobName, s.WorkflowName, session.Quoted(slices.Concat(def.Workflow.Entries[:here+1]...)))
 	case s.leftOut(def, to):
 		return 0, session.NotNow(codes.StepNotCurrent,
 			"Step '%s' is left out, since it does not hold that %s. To have it done, go back to the step that "+

@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/outputs"
 )
 
 // An ItemInfo describes the item that a step is about.
@@ -23,14 +24,14 @@ type ItemInfo struct {
 
 // argument returns the item as an argument: its text, or an object as JSON without the white space that a
 // record adds.
-func (i *ItemInfo) argument() OutputValue {
+func (i *ItemInfo) argument() outputs.Value {
 	var b bytes.Buffer
 	_ = json.Compact(&b, i.Value) // Value is valid JSON
 	text := b.String()
 	if jsontext.Kind(i.Value) == "string" {
 		_ = json.Unmarshal(i.Value, &text) // Value is a JSON string
 	}
-	return OutputValue{Paths: []string{text}}
+	return outputs.Value{Paths: []string{text}}
 }
 
 // ListBytes is the maximum size of a list of items, in bytes.
@@ -63,7 +64,7 @@ func ParseItems(output string, raw []byte, most int) (items []json.RawMessage, e
 
 	for i, item := range items {
 		if kind := jsontext.Kind(item); kind != "string" && kind != "object" {
-			return nil, refuse("its element %d is %s. Its elements must be texts or objects.", i, kindOf(item))
+			return nil, refuse("its element %d is %s. Its elements must be texts or objects.", i, outputs.KindOf(item))
 		} else if jsontext.Depth(item) > maxItemDepth {
 			return nil, refuse("its element %d is nested more than %d deep. Have it name a file that has the rest.", i,
 				maxItemDepth)
@@ -403,10 +404,10 @@ func (s *State) outputsOf(def *Definition, index int, stepID string) (names []st
 }
 
 // each returns the values of an output for all items, null for an item without one.
-func (s *State) each(def *Definition, index int, stepID, output string) OutputValue {
-	v, done := OutputValue{Each: []*OutputValue{}}, s.byID()
+func (s *State) each(def *Definition, index int, stepID, output string) outputs.Value {
+	v, done := outputs.Value{Each: []*outputs.Value{}}, s.byID()
 	for i := range s.items(def, index) {
-		var one *OutputValue
+		var one *outputs.Value
 		if p := done[job.Item(stepID, i)]; p.Done() {
 			if value, ok := p.Outputs.Get(output); ok {
 				one = &value
@@ -415,27 +416,4 @@ func (s *State) each(def *Definition, index int, stepID, output string) OutputVa
 		v.Each = append(v.Each, one)
 	}
 	return v
-}
-
-// flat returns the values of all items as one value: a JSON list for type string, otherwise a list of paths.
-func (v OutputValue) flat(as job.OutputType) OutputValue {
-	if as == job.Text {
-		if list, err := Plain(Outputs{{Value: v}})[0].Value.MarshalJSON(); err == nil {
-			return OutputValue{Text: new(string(list))}
-		}
-	}
-	return OutputValue{List: true, Paths: v.list()}
-}
-
-// list returns the paths and texts of a value, of all items.
-func (v OutputValue) list() (all []string) {
-	for _, one := range v.Each {
-		if one != nil {
-			all = append(all, one.list()...)
-		}
-	}
-	if v.Text != nil {
-		all = append(all, *v.Text)
-	}
-	return append(all, v.Paths...)
 }

@@ -16,6 +16,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/outputs"
 )
 
 // Instructions are the texts of the steps that a transition begins, by step id.
@@ -25,7 +26,7 @@ type Instructions map[string]string
 type NewSession struct {
 	SessionID  string
 	Goal       string
-	Inputs     Outputs // as ParseInputs returns them
+	Inputs     outputs.Map // as ParseInputs returns them
 	InstanceID *string
 	BranchName string
 	Branch     BranchStatus
@@ -182,14 +183,14 @@ func (s *State) Position(def *Definition) (index int, entry job.Entry, pending [
 
 // AllOutputs returns the Results in the form of replies: texts are plain strings, shortened if they are too
 // long together (seed 000, 001.4.16).
-func (s *State) AllOutputs(def *Definition) Outputs {
-	return plainWithin(s.Results(def), maxRepliedTexts)
+func (s *State) AllOutputs(def *Definition) outputs.Map {
+	return outputs.PlainWithin(s.Results(def), outputs.MaxReplied)
 }
 
 // Results merges the outputs of all completed steps in the workflow's order, including members; later ones
 // win. Steps removed by an edit come first. A nil def means a workflow without steps.
-func (s *State) Results(def *Definition) Outputs {
-	all, steps := Outputs{}, []string{}
+func (s *State) Results(def *Definition) outputs.Map {
+	all, steps := outputs.Map{}, []string{}
 	for _, p := range s.StepProgress {
 		if def == nil || def.Workflow.Find(p.Key) < 0 {
 			steps = append(steps, p.Key)
@@ -250,7 +251,7 @@ func (s *State) summary(def *Definition, lost []string) string {
 	text := fmt.Sprintf("Workflow '%s/%s' is completed: %s finished.", s.JobName, def.Workflow.Name,
 		Count(done, "step"))
 	if unreported != nil {
-		text += " Members of concurrent groups that were never reported: " + quoteList(unreported) + "."
+		text += " Members of concurrent groups that were never reported: " + session.Quoted(unreported) + "."
 	}
 	if more := len(dropped) - ShownItems; more > 0 {
 		dropped = append(slices.Clip(dropped[:ShownItems]), Count(more, "other"))
@@ -278,12 +279,4 @@ func Count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// quoteList returns texts such as 'a', 'b', 'c'.
-func quoteList(names []string) string {
-	if len(names) == 0 {
-		return "(none)"
-	}
-	return "'" + strings.Join(names, "', '") + "'"
 }

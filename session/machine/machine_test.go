@@ -16,6 +16,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/outputs"
 )
 
 // A model is the state machine said again in the plainest words, to hold the real one against.
@@ -98,7 +99,7 @@ func memoryDefinition(t testing.TB, flow string) *Definition {
 }
 
 // never is how a call that is no repetition of another one compares its outputs.
-func never(Outputs) bool { return false }
+func never(outputs.Map) bool { return false }
 
 // drive runs the machine and the model side by side on commands made of bytes.
 func drive(t *testing.T, shape, commands []byte) {
@@ -130,9 +131,9 @@ func drive(t *testing.T, shape, commands []byte) {
 			got := "refused"
 			p, err := s.PlanFinish(def, stepID, never)
 			if err == nil {
-				out := outputOf(p.Step.ID+"_out", OutputValue{Paths: []string{fmt.Sprint(i)}})
+				out := outputOf(p.Step.ID+"_out", outputs.Value{Paths: []string{fmt.Sprint(i)}})
 				if b%3 > 0 { // a text, short or long
-					out[0].Value = textOf(strings.Repeat(fmt.Sprint(b%5), 1+int(b%3-1)*MaxInlineText))
+					out[0].Value = textOf(strings.Repeat(fmt.Sprint(b%5), 1+int(b%3-1)*outputs.MaxInlineText))
 				}
 				var r *FinishReply
 				s, r = s.Finish(def, p, FinishInput{
@@ -147,7 +148,7 @@ func drive(t *testing.T, shape, commands []byte) {
 				}
 
 				// The repetition is recognised, and another output is not one.
-				same := func(have Outputs) bool { return reflect.DeepEqual(have, out) }
+				same := func(have outputs.Map) bool { return reflect.DeepEqual(have, out) }
 				if s.Status == Active || stepID != nil {
 					again, err := s.PlanFinish(def, &p.Step.ID, same)
 					testkit.Need(t, err == nil, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID,
@@ -287,7 +288,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 		StepID:       "a\"b<",
 		StartedAt:    at,
 		CompletedAt:  &at,
-		Outputs:      Outputs{{Key: "x", Value: OutputValue{Paths: []string{"p"}, List: true}}},
+		Outputs:      outputs.Map{{Key: "x", Value: outputs.Value{Paths: []string{"p"}, List: true}}},
 		Notes:        new("n\n"),
 		QualityTries: 2,
 		Unreported:   true,
@@ -407,8 +408,8 @@ steps:
 	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{
 		StepID:      "a",
 		CompletedAt: &at,
-		Outputs: Outputs{{Key: "many", Value: OutputValue{Paths: paths, List: true}},
-			{Key: "one", Value: OutputValue{Paths: []string{strings.Repeat("y", 100)}}}},
+		Outputs: outputs.Map{{Key: "many", Value: outputs.Value{Paths: paths, List: true}},
+			{Key: "one", Value: outputs.Value{Paths: []string{strings.Repeat("y", 100)}}}},
 	}}}}
 
 	def := &Definition{Job: j, Workflow: &j.Workflows[0]}
@@ -424,7 +425,7 @@ steps:
 	testkit.Equal(t, done[0].Omitted, 1001-fit, "completed %+v", done)
 
 	// A file that is no declared output means all files of its step.
-	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{Paths: []string{"o.md"}}}}
+	s.StepProgress[0].Value.Outputs = outputs.Map{{Key: "one", Value: outputs.Value{Paths: []string{"o.md"}}}}
 	in = s.StepInputs(def, j.Step("b"))
 	testkit.Equal(t, fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths), "[o.md] [o.md] []", "inputs")
 }

@@ -1,272 +1,13 @@
 package machine
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
-	"deepwork/session"
-	"deepwork/session/codes"
+	"deepwork/session/outputs"
 )
-
-// Outputs maps an output's name to its value, in the author's order.
-type Outputs = jsontext.OrderedMap[OutputValue]
-
-// An OutputValue is one path, a list of paths, or a text, as submitted.
-type OutputValue struct {
-	Paths []string
-	List  bool
-	Text  *string // nil means paths
-	// Each has the values of all items of a for_each's step, in order; nil for items without a value.
-	Each []*OutputValue
-
-	hash string // of a text that was not read yet; see State.setTexts
-}
-
-// A textValue is a text in a record: the text itself or, if it is long, its hash.
-type textValue struct {
-	Text   *string `json:"text,omitempty"`
-	SHA256 string  `json:"sha256,omitempty"`
-}
-
-// MarshalJSON returns a string or an array of strings for paths, and {"text": "…"} for a text, or {"sha256":
-// "…"} if it is kept by its hash. Replies have plain strings; see Plain.
-func (v OutputValue) MarshalJSON() ([]byte, error) {
-	if v.Each != nil {
-		return jsontext.Encode(v.Each)
-	}
-
-	switch {
-	case v.Text != nil && isLong(*v.Text):
-		return jsontext.Encode(textValue{SHA256: Digest(*v.Text)})
-	case v.Text != nil:
-		return jsontext.Encode(textValue{Text: v.Text})
-	}
-	if !v.List {
-		if len(v.Paths) != 1 {
-			return nil, fmt.Errorf("a file output has %d paths", len(v.Paths))
-		}
-		return jsontext.Encode(v.Paths[0])
-	}
-	if v.Paths == nil {
-		return []byte("[]"), nil
-	}
-	return jsontext.Encode(v.Paths)
-}
-
-// UnmarshalJSON reads what MarshalJSON returns.
-func (v *OutputValue) UnmarshalJSON(data []byte) error {
-	*v = OutputValue{}
-	switch jsontext.First(data) {
-	case '"':
-		v.Paths = make([]string, 1)
-		return json.Unmarshal(data, &v.Paths[0])
-	case '{':
-		var text textValue
-		err := json.Unmarshal(data, &text)
-		if err == nil && (text.Text == nil) == (text.SHA256 == "") {
-			err = errors.New("a value has neither or both of text and sha256")
-		}
-		v.Text, v.hash = text.Text, text.SHA256
-		return err
-	}
-
-	var paths []*string
-	if json.Unmarshal(data, &paths) != nil || slices.Contains(paths, nil) { // the values of a list's items
-		return json.Unmarshal(data, &v.Each)
-	}
-	v.List, v.Paths = true, make([]string, len(paths))
-	for i, path := range paths {
-		v.Paths[i] = *path
-	}
-
-	return nil
-}
-
-// ParseOutputs decodes the outputs argument of finished_step by the step's declaration: names, presence and
-// types (seed 000, 001.5). It does not check files. The result has the author's order.
-func ParseOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
-	given, err := decodeOutputs(st, raw)
-	if err != nil {
-		return nil, err
-	}
-
-	var unknown []string
-	for _, g := range given {
-		if st.Output(g.Key) == nil {
-			unknown = append(unknown, g.Key)
-		}
-	}
-	if unknown != nil {
-		return nil, session.Wrong(codes.UnknownOutputs, "Unknown output names: %s. Step '%s' declares: %s.",
-			strings.Join(unknown, ", "), st.ID, declared(st)).With("unknown", unknown).With("step_id", st.ID)
-	}
-
-	var out Outputs
-	var missing []string
-	for _, o := range st.Outputs {
-		raw, ok := given.Get(o.Name)
-		if !ok || string(raw) == "null" {
-			if o.Required {
-				missing = append(missing, o.Name)
-			}
-			continue
-		}
-		v, err := outputValue(o, raw)
-		if err != nil {
-			return nil, err
-		}
-		if o.Required && v.Text == nil && len(v.Paths) == 0 {
-			missing = append(missing, o.Name+" (needs at least one path)")
-			continue
-		}
-		out = append(out, jsontext.Pair[OutputValue]{Key: o.Name, Value: v})
-	}
-	if missing != nil {
-		return nil, session.Wrong(codes.MissingOutputs, "Missing required outputs: %s. Step '%s' declares: %s.",
-			strings.Join(missing, ", "), st.ID, declared(st)).With("missing", missing).With("step_id", st.ID)
-	}
-	return out, nil
-}
-
-// declared lists a step's outputs for an error message.
-func declared(st *job.Step) string {
-	if len(st.Outputs) == 0 {
-		return "none, so outputs must be {}"
-	}
-	names := make([]string, len(st.Outputs))
-	for i, o := range st.Outputs {
-		names[i] = fmt.Sprintf("%s (%s, %s)", o.Name, o.Type,
-			map[bool]string{true: "required", false: "optional"}[o.Required])
-	}
-	return strings.Join(names, ", ")
-}
-
-// decodeOutputs decodes an object or, as in seed 001, a list of paths if the step declares exactly one
-// output.
-func decodeOutputs(st *job.Step, raw json.RawMessage) (jsontext.OrderedMap[json.RawMessage], error) {
-	raw = bytes.TrimSpace(raw)
-	unreadable := func(err error) error {
-		return session.Wrong(codes.BadOutputs, "outputs cannot be read: %v. Give an object of output names and paths.",
-			err).Because(err)
-	}
-	switch {
-	case string(raw) == "{}":
-		return nil, nil
-	case bytes.HasPrefix(raw, []byte("{")):
-		var m jsontext.OrderedMap[json.RawMessage]
-		if err := json.Unmarshal(raw, &m); err != nil {
-			return nil, unreadable(err)
-		}
-		return m, nil
-	case bytes.HasPrefix(raw, []byte("[")) && len(st.Outputs) == 1:
-		only := st.Outputs[0]
-		if only.Type == job.File || only.Type == job.Text {
-			var list []json.RawMessage
-			if err := json.Unmarshal(raw, &list); err != nil {
-				return nil, unreadable(err)
-			}
-			if len(list) == 0 {
-				return nil, nil
-			}
-			if len(list) == 1 {
-				raw = list[0]
-			}
-		}
-		return jsontext.OrderedMap[json.RawMessage]{{Key: only.Name, Value: raw}}, nil
-	case bytes.HasPrefix(raw, []byte("[")):
-		return nil, session.Wrong(codes.BadOutputs,
-			"outputs is a list, which is only understood where a step declares exactly one output. Give an object; "+
-				"step '%s' declares: %s.", st.ID, declared(st))
-	}
-	return nil, session.Wrong(codes.BadOutputs,
-		"outputs is %s. Give an object of output names and paths; step '%s' declares: %s.", kindOf(raw), st.ID,
-		declared(st))
-}
-
-// outputValue decodes one value by its declared type.
-func outputValue(o job.Output, raw json.RawMessage) (v OutputValue, err error) {
-	wrong := func(must, is string) error {
-		return session.Wrong(codes.OutputType, "Output '%s' is declared as type '%s' and must be %s; %s.", o.Name,
-			o.Type, must, is).With("output", o.Name)
-	}
-	must := "a list of paths"
-	switch o.Type {
-	case job.Text:
-		var text string
-		if raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
-			return v, wrong("a text", "it is "+kindOf(raw))
-		}
-		return OutputValue{Text: &text}, CheckText("Output '"+o.Name+"'", text)
-	case job.File, job.FilePath:
-		if raw[0] == '"' && json.Unmarshal(raw, &v) == nil {
-			return v, nil
-		}
-		if o.Type == job.File {
-			return v, wrong("a single string path", "it is "+kindOf(raw))
-		}
-		must = "a path or a list of paths"
-	}
-
-	var list []json.RawMessage
-	if raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
-		return v, wrong(must, "it is "+kindOf(raw))
-	}
-	v = OutputValue{List: true, Paths: make([]string, len(list))}
-	for i, item := range list {
-		if item[0] != '"' || json.Unmarshal(item, &v.Paths[i]) != nil {
-			return v, wrong(must, fmt.Sprintf("its element %d is %s", i, kindOf(item)))
-		}
-	}
-
-	return v, nil
-}
-
-// kindOf returns the kind of a JSON value.
-func kindOf(raw json.RawMessage) string {
-	if kind := jsontext.Kind(raw); kind != "array" {
-		return jsontext.WithArticle(kind)
-	}
-	return "a list"
-}
-
-// SameOutputs reports whether an outputs argument equals recorded outputs.
-func SameOutputs(raw json.RawMessage, have Outputs) bool {
-	raw, have = bytes.TrimSpace(raw), Plain(have)
-	if bytes.HasPrefix(raw, []byte("[")) {
-		var list, paths []string
-		for _, o := range have {
-			paths = append(paths, o.Value.Paths...)
-		}
-		return len(have) <= 1 && json.Unmarshal(raw, &list) == nil && slices.Equal(list, paths)
-	}
-
-	var given jsontext.OrderedMap[*OutputValue]
-	if !bytes.HasPrefix(raw, []byte("{")) || json.Unmarshal(raw, &given) != nil {
-		return false
-	}
-
-	n := 0
-	for _, g := range given {
-		if g.Value == nil {
-			continue
-		}
-
-		want, ok := have.Get(g.Key)
-		if !ok || g.Value.List != want.List || !slices.Equal(g.Value.Paths, want.Paths) {
-			return false
-		}
-
-		n++
-	}
-
-	return n == len(have)
-}
 
 // A StepInput is one declared input of a step.
 type StepInput struct {
@@ -296,11 +37,11 @@ func (StepInput) Tags() map[string]string {
 
 // A CompletedStep is a finished step and its outputs.
 type CompletedStep struct {
-	StepID  string  `json:"step_id" jsonschema:"id of the step"`
-	Items   string  `json:"items,omitempty"`
-	Outputs Outputs `json:"outputs" jsonschema:"files by output, as submitted; the beginning of a text"`
-	Omitted int     `json:"omitted,omitzero" jsonschema:"number of further files, not listed"`
-	Machine string  `json:"machine,omitempty"`
+	StepID  string      `json:"step_id" jsonschema:"id of the step"`
+	Items   string      `json:"items,omitempty"`
+	Outputs outputs.Map `json:"outputs" jsonschema:"files by output, as submitted; the beginning of a text"`
+	Omitted int         `json:"omitted,omitzero" jsonschema:"number of further files, not listed"`
+	Machine string      `json:"machine,omitempty"`
 }
 
 // Tags implements fieldtag.Tagger.
@@ -319,7 +60,7 @@ const listedBytes = 64 << 10
 // A listing holds the number of bytes that a reply may still list.
 type listing struct{ paths, texts int }
 
-func newListing() *listing { return &listing{listedBytes, maxRepliedTexts} }
+func newListing() *listing { return &listing{listedBytes, outputs.MaxReplied} }
 
 // take returns the paths that may be listed, and how many may not.
 func (l *listing) take(paths []string) (listed []string, omitted int) {
@@ -332,7 +73,7 @@ func (l *listing) take(paths []string) (listed []string, omitted int) {
 }
 
 // show sets the value of an input.
-func (l *listing) show(in *StepInput, v OutputValue) {
+func (l *listing) show(in *StepInput, v outputs.Value) {
 	if v.Text == nil {
 		in.Paths, in.Omitted = l.take(append([]string{}, v.Paths...))
 		return
@@ -403,13 +144,13 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 		case ofItem && index == def.Workflow.Find(st.ID):
 			id = job.Item(id, item)
 		default: // all items in order
-			v, as := OutputValue{Each: []*OutputValue{}}, job.Files
+			v, as := outputs.Value{Each: []*outputs.Value{}}, job.Files
 			for _, o := range def.Job.Step(id).Outputs {
 				if o.Name == in.File || from == nil && o.Type != job.Text {
 					v.Each, as = append(v.Each, s.each(def, index, id, o.Name).Each...), o.Type
 				}
 			}
-			room.show(out, v.flat(as))
+			room.show(out, v.Flat(as))
 			return
 		}
 		p := s.Progress(id)
@@ -452,7 +193,7 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 					out = append(out, CompletedStep{
 						StepID:  id,
 						Items:   fmt.Sprintf("%d of %d", done, n),
-						Outputs: Outputs{},
+						Outputs: outputs.Map{},
 					})
 				}
 				continue
@@ -471,7 +212,7 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 				c.Omitted += omitted
 				if len(paths) > 0 || omitted == 0 {
 					c.Outputs = append(c.Outputs,
-						jsontext.Pair[OutputValue]{Key: o.Key, Value: OutputValue{Paths: paths, List: list}})
+						jsontext.Pair[outputs.Value]{Key: o.Key, Value: outputs.Value{Paths: paths, List: list}})
 				}
 			}
 
@@ -492,4 +233,27 @@ func (s *State) outputsPlace(p *StepProgress) string {
 		return ""
 	}
 	return p.Place.Describe()
+}
+
+// untaken returns the inputs of the workflow that no step takes, if a step is the first that is done.
+func (s *State) untaken(def *Definition, st *job.Step, room *listing) (all []StepInput) {
+	if def.Workflow == nil {
+		return nil
+	}
+	first := 0
+	if s != nil {
+		first = s.skip(def, 0)
+	}
+	if first >= len(def.Workflow.Entries) || def.Workflow.Entries[first][0] != st.ID {
+		return nil
+	}
+
+	for _, p := range def.Job.Untaken(def.Workflow) {
+		in := StepInput{Name: p.Name, Description: p.Description, Optional: !p.Required}
+		if s != nil {
+			s.fromStart(&in, room)
+		}
+		all = append(all, in)
+	}
+	return all
 }

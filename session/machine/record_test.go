@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/outputs"
 )
 
 // What no transition can have made is found in a record, each with words of its own, and a good record has none of it.
@@ -196,8 +197,8 @@ func TestPreviewOfAStep(t *testing.T) {
 	}
 }
 
-func textOf(text string) OutputValue              { return OutputValue{Text: &text} }
-func outputOf(name string, v OutputValue) Outputs { return Outputs{{Key: name, Value: v}} }
+func textOf(text string) outputs.Value                  { return outputs.Value{Text: &text} }
+func outputOf(name string, v outputs.Value) outputs.Map { return outputs.Map{{Key: name, Value: v}} }
 
 // Rules 13 and 14: what the outputs argument may say for each type.
 func TestRules13And14_ValuesByType(t *testing.T) {
@@ -213,8 +214,8 @@ func TestRules13And14_ValuesByType(t *testing.T) {
 		{job.Text, `{"o":""}`, ""},
 		{job.Text, `{"o":["a"]}`, "declared as type 'string' and must be a text; it is a list"},
 		{job.Text, `{"o":{"text":"a"}}`, "must be a text; it is an object"},
-		{job.Text, `{"o":"` + strings.Repeat("é", MaxText) + `"}`, ""},
-		{job.Text, `{"o":"` + strings.Repeat("é", MaxText+1) + `"}`,
+		{job.Text, `{"o":"` + strings.Repeat("é", outputs.MaxText) + `"}`, ""},
+		{job.Text, `{"o":"` + strings.Repeat("é", outputs.MaxText+1) + `"}`,
 			"Output 'o' has 100001 characters, and a text has at most 100000"},
 		{job.FilePath, `{"o":"a.md"}`, ""},
 		{job.FilePath, `{"o":["a.md","b.md"]}`, ""},
@@ -222,15 +223,15 @@ func TestRules13And14_ValuesByType(t *testing.T) {
 		{job.FilePath, `{"o":[]}`, "o (needs at least one path)"},
 		{job.FilePath, `{"o":3}`, "must be a path or a list of paths; it is a number"},
 	} {
-		out, err := ParseOutputs(step(c.of), json.RawMessage(c.raw))
+		out, err := outputs.Parse(step(c.of), json.RawMessage(c.raw))
 		if c.wrong != "" {
 			testkit.Fails(t, err, c.wrong, "%s %.60s", c.of, c.raw)
 			continue
 		}
 		testkit.Need(t, err == nil, "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
-		testkit.True(t, SameOutputs(json.RawMessage(c.raw), out), "%s %.60s: %v, or its repetition is not recognised",
+		testkit.True(t, outputs.Same(json.RawMessage(c.raw), out), "%s %.60s: %v, or its repetition is not recognised",
 			c.of, c.raw, err)
-		testkit.True(t, !SameOutputs(json.RawMessage(`{"o":"other"}`), out),
+		testkit.True(t, !outputs.Same(json.RawMessage(`{"o":"other"}`), out),
 			"%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
 	}
 }
@@ -238,7 +239,7 @@ func TestRules13And14_ValuesByType(t *testing.T) {
 // A long text is a part of its own, and an export has it once.
 func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 	def, at := memoryDefinition(t, "[a, b]"), began
-	s, long := testkit.Get(begin(def)).Must(t), strings.Repeat("é", MaxInlineText+1)
+	s, long := testkit.Get(begin(def)).Must(t), strings.Repeat("é", outputs.MaxInlineText+1)
 	for text, want := range map[string]int{long: 1, long[2:]: 0} {
 		opened := s.OpenTry("a", Try{OpenedAt: at, Outputs: outputOf("a_out", textOf(text))})
 		p := testkit.Get(opened.PlanFinish(def, nil, never)).Must(t)
@@ -266,7 +267,10 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 		}
 		testkit.True(t, i >= 0 && !slices.ContainsFunc(parts[i+1:], ofText), "the parts are %v", parts)
 		testkit.Equal(t, strings.Count(string(data), long), 1, "the text in the export")
-		for what, wrong := range map[string]string{"is missing": "x", "has another hash than its name": Digest(long)} {
+		for what, wrong := range map[string]string{
+			"is missing":                     "x",
+			"has another hash than its name": session.Digest(long),
+		} {
 			i := slices.IndexFunc(parts, ofText)
 			parts[i].Key, parts[i].Body = wrong, []byte(`"other"`)
 			testkit.Fails(t, testkit.Get(Assemble("00000001", frame, parts)).Err(), what)
@@ -276,25 +280,26 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 
 func TestTheTextsOfASessionAreBounded(t *testing.T) {
 	s := &State{}
-	for i := range MaxTexts / MaxText {
+	for i := range outputs.MaxTexts / outputs.MaxText {
 		s.setProgress(&StepProgress{
 			StepID:  fmt.Sprint(i),
-			Outputs: outputOf("o", textOf(fmt.Sprintf("%0*d", MaxText, i))),
+			Outputs: outputOf("o", textOf(fmt.Sprintf("%0*d", outputs.MaxText, i))),
 		})
 	}
 
-	left, room := MaxTexts%MaxText, func(text string) error { return s.CheckRoom(outputOf("o", textOf(text))) }
+	left := outputs.MaxTexts % outputs.MaxText
+	room := func(text string) error { return s.CheckRoom(outputOf("o", textOf(text))) }
 	testkit.Works(t, room(strings.Repeat("x", left)))
 	testkit.Fails(t, room(strings.Repeat("x", left+1)),
 		"With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most")
-	testkit.Works(t, room(fmt.Sprintf("%0*d", MaxText, 3)), "it is kept already")
+	testkit.Works(t, room(fmt.Sprintf("%0*d", outputs.MaxText, 3)), "it is kept already")
 }
 
 // Rule 14: a text is whole in all_outputs, while they are few, and as an input, as far as the reply has room.
 // It is shortened in lists. Records have it as an object, so that it is not a path.
 func TestRule14_TextsInReplies(t *testing.T) {
 	def := memoryDefinition(t, "[a, b]")
-	of := func(outputs Outputs) *State {
+	of := func(outputs outputs.Map) *State {
 		return &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{
 			Key:   "a",
 			Value: &StepProgress{StepID: "a", CompletedAt: &began, Outputs: outputs},
@@ -304,14 +309,14 @@ func TestRule14_TextsInReplies(t *testing.T) {
 	encode, text := func(v any) string {
 		return string(testkit.Get(jsontext.Encode(v)).Must(t))
 	}, strings.Repeat("word ", 1000)
-	s := of(Outputs{{Key: "long", Value: textOf(text)}, {Key: "short", Value: textOf("one\ntwo")}})
+	s := of(outputs.Map{{Key: "long", Value: textOf(text)}, {Key: "short", Value: textOf("one\ntwo")}})
 	testkit.Equal(t, encode(s.AllOutputs(def)), `{"long":"`+text+`","short":"one\ntwo"}`, "all_outputs")
 	got := encode(s.CompletedSteps(def)[0].Outputs)
 	testkit.Need(t, len(got) <= 300, "completed_steps has %s", got)
 	testkit.True(t, strings.HasPrefix(got, `{"long":"word word`), "completed_steps has %s", got)
 	testkit.True(t, strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`), "completed_steps has %s", got)
 
-	plain := plainWithin(s.Progress("a").Outputs, 10)
+	plain := outputs.PlainWithin(s.Progress("a").Outputs, 10)
 	testkit.True(t, len(plain[0].Value.Paths[0]) <= 300 && plain[1].Value.Paths[0] == "one\ntwo",
 		"texts that are too many: %v", plain)
 
@@ -327,12 +332,12 @@ func TestRule14_TextsInReplies(t *testing.T) {
 		in[0].Omitted, in[0].Paths)
 
 	n := len(*in[1].Value)
-	testkit.True(t, n == maxRepliedTexts-len(long) && in[1].Omitted == len(long)-n,
+	testkit.True(t, n == outputs.MaxReplied-len(long) && in[1].Omitted == len(long)-n,
 		"the second input has %d bytes, %d omitted", n, in[1].Omitted)
 
 	kept := encode(textOf("a.md"))
 	testkit.Equal(t, kept, `{"text":"a.md"}`)
-	var read OutputValue
+	var read outputs.Value
 	testkit.Must(t, json.Unmarshal([]byte(kept), &read))
 	testkit.Same(t, read, textOf("a.md"), "what is read")
 }
@@ -369,7 +374,7 @@ func TestStatesNeverChange(t *testing.T) {
 					f := FinishInput{
 						Call:    c,
 						At:      at,
-						Outputs: outputOf(p.Step.ID+"_out", OutputValue{Paths: []string{fmt.Sprint(i)}}),
+						Outputs: outputOf(p.Step.ID+"_out", outputs.Value{Paths: []string{fmt.Sprint(i)}}),
 						Texts:   Instructions{},
 					}
 					if random.IntN(3) == 0 {
@@ -462,19 +467,19 @@ func FuzzKeptDefinition(f *testing.F) {
 // What a step delivered for each of its items is one value to an input: a list of files, or one text with the
 // list of texts.
 func TestInputsFromItems(t *testing.T) {
-	file := func(path string) *OutputValue { return &OutputValue{Paths: []string{path}} }
-	text := func(s string) *OutputValue { return &OutputValue{Text: &s} }
-	given := map[string]OutputValue{
-		"files": {Each: []*OutputValue{file("a.md"), nil, file("b.md")}},
-		"all":   {Each: []*OutputValue{text("a"), text("b")}},
-		"none":  {Each: []*OutputValue{}},
+	file := func(path string) *outputs.Value { return &outputs.Value{Paths: []string{path}} }
+	text := func(s string) *outputs.Value { return &outputs.Value{Text: &s} }
+	given := map[string]outputs.Value{
+		"files": {Each: []*outputs.Value{file("a.md"), nil, file("b.md")}},
+		"all":   {Each: []*outputs.Value{text("a"), text("b")}},
+		"none":  {Each: []*outputs.Value{}},
 	}
 	wf := &job.Workflow{
 		Name: "w",
 		Inputs: []job.Parameter{{Name: "files", Type: job.Files}, {Name: "all", Type: job.Text},
 			{Name: "none", Type: job.Files}},
 	}
-	in := testkit.Get(ParseInputs(wf, given)).Must(t)
+	in := testkit.Get(outputs.ParseInputs(wf, given)).Must(t)
 	testkit.Equal(t, string(testkit.Get(json.Marshal(in)).Must(t)),
 		`{"files":["a.md","b.md"],"all":{"text":"[\"a\",\"b\"]"},"none":[]}`)
 }

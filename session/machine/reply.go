@@ -7,6 +7,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/outputs"
 )
 
 // The shapes of the tools' replies. Every field of seed 000 is always present, and null if it has no value
@@ -285,7 +286,7 @@ type FinishReply struct {
 	ConcurrentGroup        *string           `json:"concurrent_group,omitempty"`
 	PendingConcurrentSteps []string          `json:"pending_concurrent_steps,omitzero"`
 	Summary                *string           `json:"summary"`
-	AllOutputs             *Outputs          `json:"all_outputs"`
+	AllOutputs             *outputs.Map      `json:"all_outputs"`
 	Closing                string            `json:"post_workflow_instructions,omitempty"`
 	ResumedWorkflow        *string           `json:"resumed_workflow,omitempty"`
 	ResumedStep            *string           `json:"resumed_step,omitempty" jsonschema:"current step of the parent"`
@@ -395,11 +396,11 @@ type Member struct {
 
 // Standing is the state of a step's review.
 type Standing struct {
-	State     string  `json:"verdict"`
-	Feedback  string  `json:"feedback,omitempty" jsonschema:"why it failed or is void"`
-	Outputs   Outputs `json:"outputs" jsonschema:"what was handed in, by output"`
-	TriesLeft int     `json:"tries_left" jsonschema:"number of tries left"`
-	Command   string  `json:"command,omitempty" jsonschema:"how the person answers"`
+	State     string      `json:"verdict"`
+	Feedback  string      `json:"feedback,omitempty" jsonschema:"why it failed or is void"`
+	Outputs   outputs.Map `json:"outputs" jsonschema:"what was handed in, by output"`
+	TriesLeft int         `json:"tries_left" jsonschema:"number of tries left"`
+	Command   string      `json:"command,omitempty" jsonschema:"how the person answers"`
 }
 
 // Tags implements fieldtag.Tagger.

@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/outputs"
 )
 
 // FormatVersion is the version of a session's JSON that this program writes. A session of a newer version is
@@ -39,7 +40,7 @@ type State struct {
 	JobName       string       `json:"job_name"`
 	WorkflowName  string       `json:"workflow_name"`
 	Goal          string       `json:"goal"`
-	Inputs        Outputs      `json:"inputs,omitempty"` // values of the workflow's inputs
+	Inputs        outputs.Map  `json:"inputs,omitempty"` // values of the workflow's inputs
 	InstanceID    *string      `json:"instance_id"`
 	BranchName    string       `json:"branch_name"`
 	BranchStatus  BranchStatus `json:"branch_status"`
@@ -97,18 +98,18 @@ type DefinitionRef struct {
 
 // StepProgress is the progress of a step that has begun.
 type StepProgress struct {
-	StepID       string     `json:"step_id"`
-	StartedAt    time.Time  `json:"started_at"`
-	CompletedAt  *time.Time `json:"completed_at"`
-	Outputs      Outputs    `json:"outputs"`
-	Notes        *string    `json:"notes"`
-	QualityTries int        `json:"quality_attempts"`        // number of tries that count
-	FailedChecks int        `json:"failed_checks,omitempty"` // number of failed tries of its checks
-	Protected    *Protected `json:"protected,omitempty"`     // by its checks; nil if they protect no files
-	Unreported   bool       `json:"unreported"`              // a member that was not reported before its group moved on
-	Overrides    []Override `json:"overrides"`
-	Tries        []*Try     `json:"tries"`                      // of external reviews
-	Granted      *Override  `json:"granted_override,omitempty"` // a person's override, for the next finished_step
+	StepID       string      `json:"step_id"`
+	StartedAt    time.Time   `json:"started_at"`
+	CompletedAt  *time.Time  `json:"completed_at"`
+	Outputs      outputs.Map `json:"outputs"`
+	Notes        *string     `json:"notes"`
+	QualityTries int         `json:"quality_attempts"`        // number of tries that count
+	FailedChecks int         `json:"failed_checks,omitempty"` // number of failed tries of its checks
+	Protected    *Protected  `json:"protected,omitempty"`     // by its checks; nil if they protect no files
+	Unreported   bool        `json:"unreported"`              // a member not reported before its group moved on
+	Overrides    []Override  `json:"overrides"`
+	Tries        []*Try      `json:"tries"`                      // of external reviews
+	Granted      *Override   `json:"granted_override,omitempty"` // a person's override, for the next finished_step
 	// whether a person passes its outputs; nil if nobody was asked
 	Question *Question `json:"person_review,omitempty"`
 	// what the agent was told to have reviewed by a subagent; nil if nothing

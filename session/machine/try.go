@@ -3,25 +3,28 @@ package machine
 import (
 	"slices"
 	"time"
+
+	"deepwork/session"
+	"deepwork/session/outputs"
 )
 
 // A Try is one review of a step's outputs by the external reviewer. It is recorded as open before the
 // reviewer is called. A verdict makes it count; a failure of the reviewer makes it void (seed 000, 001.4.11;
 // DESIGN "Reviews").
 type Try struct {
-	Number    int        `json:"number"` // among the tries that count, including this one
-	State     TryState   `json:"state"`
-	OpenedAt  time.Time  `json:"opened_at"`
-	ClosedAt  *time.Time `json:"closed_at"`
-	Outputs   Outputs    `json:"outputs"`   // as submitted
-	Files     []FileHash `json:"files"`     // the content of the outputs
-	Digest    string     `json:"digest"`    // of what was judged, including the criteria
-	Collected bool       `json:"collected"` // a call has received the verdict
-	Error     *string    `json:"error"`     // why a void try has no verdict
-	Verdicts  []*Verdict `json:"verdicts"`
-	Imported  bool       `json:"imported,omitempty"`  // taken from an export; its verdicts pass nothing
-	Checks    bool       `json:"checks,omitempty"`    // of the step's checks by programs; not a try of its reviews
-	NotBegun  bool       `json:"not_begun,omitempty"` // a void try that nobody began to judge
+	Number    int         `json:"number"` // among the tries that count, including this one
+	State     TryState    `json:"state"`
+	OpenedAt  time.Time   `json:"opened_at"`
+	ClosedAt  *time.Time  `json:"closed_at"`
+	Outputs   outputs.Map `json:"outputs"`   // as submitted
+	Files     []FileHash  `json:"files"`     // the content of the outputs
+	Digest    string      `json:"digest"`    // of what was judged, including the criteria
+	Collected bool        `json:"collected"` // a call has received the verdict
+	Error     *string     `json:"error"`     // why a void try has no verdict
+	Verdicts  []*Verdict  `json:"verdicts"`
+	Imported  bool        `json:"imported,omitempty"`  // taken from an export; its verdicts pass nothing
+	Checks    bool        `json:"checks,omitempty"`    // of the step's checks by programs; not a try of its reviews
+	NotBegun  bool        `json:"not_begun,omitempty"` // a void try that nobody began to judge
 }
 
 // TryState is the state of a try.
@@ -206,14 +209,14 @@ func (a *Try) Failed() []*Verdict {
 }
 
 // FileHashes returns the hashes of the files and texts of outputs, in order.
-func FileHashes(outputs Outputs, hashes map[string]string) []FileHash {
+func FileHashes(outputs outputs.Map, hashes map[string]string) []FileHash {
 	out := []FileHash{}
 	for _, o := range outputs {
 		for _, p := range o.Value.Paths {
 			out = append(out, FileHash{Path: p, SHA256: hashes[p]})
 		}
 		if o.Value.Text != nil {
-			out = append(out, FileHash{Output: o.Key, SHA256: Digest(*o.Value.Text)})
+			out = append(out, FileHash{Output: o.Key, SHA256: session.Digest(*o.Value.Text)})
 		}
 	}
 	return out

@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
+	"deepwork/session/outputs"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -84,9 +85,9 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 		fmt.Fprintln(&out, "  "+strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n  "))
 	}
 	at := began
-	say("inputs: %v", testkit.Get(
-		ParseInputs(def.Workflow, map[string]OutputValue{"module": textOf("users"), "mode": textOf("on")})).Err())
-	inputs := Outputs{{Key: "module", Value: textOf("users")}, {Key: "mode", Value: textOf("on")}}
+	given := map[string]outputs.Value{"module": textOf("users"), "mode": textOf("on")}
+	say("inputs: %v", testkit.Get(outputs.ParseInputs(def.Workflow, given)).Err())
+	inputs := outputs.Map{{Key: "module", Value: textOf("users")}, {Key: "mode", Value: textOf("on")}}
 	if workflow == "nothing" {
 		_, err := begin(def)
 		say("without inputs: %v; begins with %v, and with them %v", err, First(def, nil), First(def, inputs))
@@ -139,29 +140,29 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 		id := words[min(1, len(words)-1)]
 		switch words[0] {
 		case "finish":
-			var outputs Outputs
+			var given outputs.Map
 			for _, w := range words[2:] {
 				name, value, _ := strings.Cut(w, "=")
 				v := textOf(value)
 				if value[0] == '+' {
-					v = OutputValue{Paths: strings.Split(strings.ReplaceAll(value, "+", ""), ","), List: true}
+					v = outputs.Value{Paths: strings.Split(strings.ReplaceAll(value, "+", ""), ","), List: true}
 				}
-				outputs = append(outputs, outputOf(name, v)...)
+				given = append(given, outputOf(name, v)...)
 			}
 
 			stepID := map[bool]*string{true: &id}[id != "-"]
-			p, err := s.PlanFinish(def, stepID, func(was Outputs) bool {
-				return len(outputs) > 0 && fmt.Sprint(was[0].Value.Paths) == fmt.Sprint(outputs[0].Value.Paths)
+			p, err := s.PlanFinish(def, stepID, func(was outputs.Map) bool {
+				return len(given) > 0 && fmt.Sprint(was[0].Value.Paths) == fmt.Sprint(given[0].Value.Paths)
 			})
 			fin := FinishInput{
 				Call:    Call{Tool: ToolFinish},
 				At:      at,
-				Outputs: outputs,
+				Outputs: given,
 				Lists:   map[string][]json.RawMessage{},
 			}
 			if err == nil && p.Replay == nil {
 				for _, l := range Lists(def, p.Step) {
-					v, _ := outputs.Get(l.Output)
+					v, _ := given.Get(l.Output)
 					if fin.Lists[l.Output], err = ParseItems(l.Output, []byte(*v.Text), l.Most); err != nil {
 						break
 					}

@@ -177,7 +177,7 @@ func (i *Inspection) definition(ref machine.DefinitionRef) keptDefinition {
 		k.err = errors.New("it is not there")
 	case err != nil:
 		k.err = err
-	case machine.Digest(string(data)) != ref.Hash:
+	case session.Digest(string(data)) != ref.Hash:
 		k.err = errors.New("its content has another hash than its name")
 	default:
 		k.def, k.err = machine.DecodeBundle(ref, data)

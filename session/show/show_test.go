@@ -16,6 +16,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 )
 
 // Escape sequences are left out, and colors stay where they are shown.
@@ -142,7 +143,7 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 			StartedAt:   at(6),
 			CompletedAt: then(5),
 			Notes:       new("one\ntwo"),
-			Outputs:     machine.Outputs{{Key: "doc", Value: machine.OutputValue{Paths: []string{"a.md", "b.md"}}}},
+			Outputs:     outputs.Map{{Key: "doc", Value: outputs.Value{Paths: []string{"a.md", "b.md"}}}},
 			Evidence:    imported,
 			Tries: []*machine.Try{{
 				Number:    1,
@@ -173,9 +174,9 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 			StepID:    "workflow:publish",
 			StartedAt: at(1),
 			Child:     "12345678",
-			Outputs: machine.Outputs{{
+			Outputs: outputs.Map{{
 				Key:   "page",
-				Value: machine.OutputValue{Each: []*machine.OutputValue{nil, {Paths: []string{"b.md"}}}},
+				Value: outputs.Value{Each: []*outputs.Value{nil, {Paths: []string{"b.md"}}}},
 			}},
 		},
 		{
@@ -215,7 +216,7 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 		BranchStatus:    machine.BranchNamed,
 		Definition:      machine.DefinitionRef{JobDir: "/job"},
 		Pinned:          &machine.Pinned{Reviewer: `["review","-x"]`, Pin: true},
-		Inputs:          machine.Outputs{{Key: "topic", Value: machine.OutputValue{Text: new("cats")}}},
+		Inputs:          outputs.Map{{Key: "topic", Value: outputs.Value{Text: new("cats")}}},
 		Weakened:        []machine.Weakening{{Step: "draft", At: at(5), What: []string{"a\nb"}}},
 		StepProgress:    steps,
 		History: []*machine.Withdrawal{{

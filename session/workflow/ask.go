@@ -75,7 +75,7 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 		question = ""
 	}
 	key := id + "/" + q.Step + "/" +
-		machine.Digest(fmt.Sprintf("%q %v", []string{who.Identity, id, q.Step, q.Digest}, h.Asked.UnixNano()))
+		session.Digest(fmt.Sprintf("%q %v", []string{who.Identity, id, q.Step, q.Digest}, h.Asked.UnixNano()))
 
 	within, cancel := context.WithCancel(within)
 	defer cancel()

@@ -16,6 +16,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/record"
 	"deepwork/session/store"
 )
@@ -261,7 +262,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		return f, err
 	}
 
-	same := func(have machine.Outputs) bool { return machine.SameOutputs(a.Outputs, have) }
+	same := func(have outputs.Map) bool { return outputs.Same(a.Outputs, have) }
 	if a.SessionID == nil && a.StepID != nil {
 		// The session that this step ended has left the stack, or others are on top of it. The caller may
 		// have lost the reply and repeated the call.

@@ -15,6 +15,7 @@ import (
 	"deepwork/session/check"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 )
 
 // hash reads the submitted files and what the checks judge, and validates files by their schemas. It runs
@@ -246,12 +247,12 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 // contentDigest returns the digest of what a review judges: the submitted outputs, for each task its criteria
 // and its files' content, and the content of files that schemas or checks judge. Calls with the same digest
 // share a review.
-func contentDigest(outputs machine.Outputs, tasks []gate.Task, files ...machine.FileHash) string {
+func contentDigest(outputs outputs.Map, tasks []gate.Task, files ...machine.FileHash) string {
 	h := sha256.New()
 	for _, o := range outputs {
 		fmt.Fprintf(h, "%q %v %q\n", o.Key, o.Value.List, o.Value.Paths)
 		if o.Value.Text != nil {
-			fmt.Fprintf(h, "text %s\n", machine.Digest(*o.Value.Text))
+			fmt.Fprintf(h, "text %s\n", session.Digest(*o.Value.Text))
 		}
 	}
 	for _, f := range files {

@@ -13,6 +13,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 )
 
 func starting(c *Conn, jobName, workflow string) error {
@@ -283,7 +284,7 @@ func FuzzOutputs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		out, _, err := checkOutputs(root, step, raw)
 		testkit.Need(t, session.CodeOf(err) != "", "not refused: %v, %v", out, err)
-		machine.SameOutputs(raw, machine.Outputs{{Key: "a_out", Value: machine.OutputValue{Paths: []string{"x"}}}})
+		outputs.Same(raw, outputs.Map{{Key: "a_out", Value: outputs.Value{Paths: []string{"x"}}}})
 	})
 }
 

@@ -454,7 +454,7 @@ func TestRequestIDs(t *testing.T) {
 func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	p, srv, rev, c, id := underReview(t, Reviewing{External: true, MaxTries: 2, ReplyWithin: patience})
 	call := func(request string) (string, error) {
-		r, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "bad.md"), SessionID: &id, RequestID: &request})
+		r, err := c.Finish(ctx, FinishArgs{Outputs: outputsOf("report", "bad.md"), SessionID: &id, RequestID: &request})
 		return toJSON(t, r), err
 	}
 	rev.set("exit", "")

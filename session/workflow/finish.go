@@ -22,6 +22,7 @@ import (
 	"deepwork/session/check"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/record"
 	"deepwork/session/store"
 )
@@ -59,7 +60,7 @@ type finishCall struct {
 	// joined is the digest of the outputs whose verdict the call waits, or waited, for; at first it is "".
 	joined    string
 	content   string                    // the digest of the outputs and criteria, once read
-	outputs   machine.Outputs           // validated, with the files of folders
+	outputs   outputs.Map               // validated, with the files of folders
 	forPerson bool                      // a person judges the outputs, among others
 	recorded  []machine.FileHash        // the step's newest recorded hand-in
 	handedIn  *handedIn                 // the outputs to record for a person; nil if recorded or not for one
@@ -80,8 +81,8 @@ type candidate struct {
 	m        *finishCall
 	def      *machine.Definition
 	plan     *machine.Plan
-	outputs  machine.Outputs // as submitted
-	expanded machine.Outputs // with the files of folders
+	outputs  outputs.Map // as submitted
+	expanded outputs.Map // with the files of folders
 	evidence *machine.Evidence
 	files    []machine.FileHash // the files of the outputs, if the step has reviews or checks
 	digest   string             // the digest of what is judged
@@ -159,7 +160,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		return nil, done, err
 	}
 
-	same := func(have machine.Outputs) bool { return machine.SameOutputs(m.args.Outputs, have) }
+	same := func(have outputs.Map) bool { return outputs.Same(m.args.Outputs, have) }
 	c = &candidate{m: m}
 	if a.state.Status == machine.Active {
 		if err = a.branched(ctx, m.caller); err != nil {
@@ -378,7 +379,7 @@ func (e *Engine) advance(
 
 // lists reads the outputs of a step that later entries iterate over.
 func lists(
-	root string, def *machine.Definition, st *job.Step, outputs machine.Outputs,
+	root string, def *machine.Definition, st *job.Step, outputs outputs.Map,
 ) (all map[string][]json.RawMessage, err error) {
 	for _, want := range machine.Lists(def, st) {
 		v, given := outputs.Get(want.Output)

@@ -13,6 +13,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/record"
 )
 
@@ -519,7 +520,7 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 		r.BeginStep.SessionID:          "a",
 		r.ConcurrentSteps[0].SessionID: `{"b":1}`,
 	} {
-		testkit.Equal(t, toJSON(t, machine.Plain(p.record(session).Inputs)), `{"what":`+toJSON(t, want)+`}`,
+		testkit.Equal(t, toJSON(t, outputs.Plain(p.record(session).Inputs)), `{"what":`+toJSON(t, want)+`}`,
 			"what the workflow was given")
 	}
 	finish := func(session, said string) *machine.FinishReply {
@@ -536,7 +537,7 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	c = p.open().Connect("local")
 	second := testkit.Get(c.GoTo(ctx, GoToArgs{SessionID: &id, StepID: "workflow:beta/publish[1]"})).Must(t).
 		BeginStep.SessionID
-	testkit.Equal(t, toJSON(t, machine.Plain(p.record(second).Inputs)), `{"what":"{\"b\":1}"}`,
+	testkit.Equal(t, toJSON(t, outputs.Plain(p.record(second).Inputs)), `{"what":"{\"b\":1}"}`,
 		"the item after a restart")
 
 	says(t, finish(second, "two"), machine.WorkflowComplete, "still needs 'workflow:beta/publish[2]'")
@@ -581,7 +582,7 @@ func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
 				r = p.finish(c, `{"outputs":{"todo":"two","page":"1.md","more":["m.md","1.md"]},"step_id":"port[1]"}`)
 			}
 			testkit.Equal(t, stepOf(r.BeginStep), "write")
-			testkit.Equal(t, toJSON(t, machine.Plain(p.record(r.BeginStep.SessionID).Inputs)),
+			testkit.Equal(t, toJSON(t, outputs.Plain(p.record(r.BeginStep.SessionID).Inputs)),
 				`{"texts":`+toJSON(t, want.texts)+`,"pages":`+want.pages+`}`)
 			p.finish(c, `{"outputs":{}}`)
 			r = p.finish(c, `{"outputs":{"todo":"`+want.todo+`"}}`)
@@ -618,7 +619,7 @@ func TestForms_ARepeatedWorkflowIsGivenTheLastRound(t *testing.T) {
 	_, c, _ := p.begin()
 	for _, said := range []string{"one", "two", "three"} {
 		child := p.finish(c, fmt.Sprintf(`{"outputs":{"said":%q}}`, said)).BeginStep.SessionID
-		testkit.Equal(t, toJSON(t, machine.Plain(p.record(child).Inputs)), fmt.Sprintf(`{"last":%q}`, said))
+		testkit.Equal(t, toJSON(t, outputs.Plain(p.record(child).Inputs)), fmt.Sprintf(`{"last":%q}`, said))
 		p.finish(c, `{"outputs":{}}`)
 	}
 }
@@ -746,15 +747,15 @@ func TestForms_ItemsBeginBehindOneThatWaits(t *testing.T) {
 }
 
 func TestForms_TheTextsOfWorkflowsAreBounded(t *testing.T) {
-	outputs, all := "", ""
-	for i := range machine.MaxTexts / machine.MaxText {
-		outputs, all = outputs+fmt.Sprintf("o%d: {type: string, description: d}, ", i),
-			all+fmt.Sprintf(`"o%d":"%0*d",`, i, machine.MaxText, i)
+	declared, all := "", ""
+	for i := range outputs.MaxTexts / outputs.MaxText {
+		declared, all = declared+fmt.Sprintf("o%d: {type: string, description: d}, ", i),
+			all+fmt.Sprintf(`"o%d":"%0*d",`, i, outputs.MaxText, i)
 	}
-	p := newProject(t).alpha("[list, {workflow: beta/publish}]", testStep{id: "list", outputs: "{" + outputs + "}"})
+	p := newProject(t).alpha("[list, {workflow: beta/publish}]", testStep{id: "list", outputs: "{" + declared + "}"})
 	p.beta(oneText, "publish", "")
 	_, c, _ := p.begin()
 	p.finish(c, `{"outputs":{`+strings.TrimSuffix(all, ",")+`}}`)
-	refused(t, refusal(t, c, fmt.Sprintf(`{"outputs":{"said":"%0*d"}}`, machine.MaxText, 999)), session.ToolError,
+	refused(t, refusal(t, c, fmt.Sprintf(`{"outputs":{"said":"%0*d"}}`, outputs.MaxText, 999)), session.ToolError,
 		codes.ArgumentTooLarge, "16777216 are the most")
 }

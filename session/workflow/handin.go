@@ -22,6 +22,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/store"
 )
 
@@ -140,7 +141,7 @@ func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error)
 
 // readHanded reads a file or text that was handed in; root is the folder of the files. Content that has
 // changed since the hand-in is not shown, lest somebody judge it by mistake.
-func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room int) HandedFile {
+func readHanded(root string, outputs outputs.Map, f machine.FileHash, room int) HandedFile {
 	h := HandedFile{FileHash: f, Kind: BinaryFile}
 	if f.Output != "" {
 		if v, _ := outputs.Get(f.Output); v.Text != nil {
@@ -276,7 +277,7 @@ func (h *handedIn) is(files []machine.FileHash) bool { return h != nil && slices
 
 // packHandIn returns the files for a later diff. It leaves out files that are not text, are too large, or
 // have changed since they were hashed.
-func packHandIn(root string, outputs machine.Outputs, files []machine.FileHash) (*handedIn, error) {
+func packHandIn(root string, outputs outputs.Map, files []machine.FileHash) (*handedIn, error) {
 	texts, room := map[string]string{}, maxHandedTexts
 	for _, f := range files {
 		if h := readHanded(root, outputs, f, room); h.Text != "" && len(h.Text) <= room {

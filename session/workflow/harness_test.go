@@ -257,7 +257,7 @@ func (p *project) start(c *Conn, jobName, workflow string) *machine.StartReply {
 	return testkit.Get(c.Start(ctx, StartArgs{Goal: "a goal", JobName: jobName, WorkflowName: workflow})).Must(p.t)
 }
 
-func outputs(name, path string) json.RawMessage {
+func outputsOf(name, path string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{%q:%q}`, name, path))
 }
 

@@ -12,6 +12,7 @@ import (
 	"deepwork/session/branch"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/record"
 	"deepwork/session/store"
 )
@@ -237,7 +238,7 @@ func (e *Engine) callee(
 	}
 	inputs, err := CheckInputs(root, wf, parent.CallValues(of, st, wf))
 	if refused, ok := err.(*session.Error); ok {
-		refused.Message = strings.Replace(refused.Message, machine.AskForInputs,
+		refused.Message = strings.Replace(refused.Message, outputs.AskForInputs,
 			"Its entry does not name them, or what it names is blank, was not handed in, or was left out by a "+
 				"condition: hand that in (go_to_step leads back to their steps), or have the user correct the job, "+
 				"for example with required: false.", 1)
@@ -384,7 +385,7 @@ func (a *sessionActor) resume(
 
 // calledOutputs returns the outputs of a complete workflow, which become those of its step, or refuses to
 // finish the step before the workflow is complete.
-func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machine.Outputs, error) {
+func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (outputs.Map, error) {
 	p := a.state.Progress(stepID)
 	if p == nil || p.Child == "" {
 		return nil, session.NotNow(codes.StepIsWorkflow,

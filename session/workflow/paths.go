@@ -22,14 +22,15 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/record"
 )
 
 // checkOutputs reads the outputs argument by the step's declaration and checks that each path is a regular
 // file inside root (seed 000, 001.5) or, for a file_path, a folder. expanded has a folder's files in its
 // place.
-func checkOutputs(root string, st *job.Step, raw json.RawMessage) (out, expanded machine.Outputs, err error) {
-	out, err = machine.ParseOutputs(st, raw)
+func checkOutputs(root string, st *job.Step, raw json.RawMessage) (out, expanded outputs.Map, err error) {
+	out, err = outputs.Parse(st, raw)
 	if err != nil || len(out) == 0 {
 		return out, out, err
 	}
@@ -84,10 +85,10 @@ func filesOf(root, kind, name string, of job.OutputType, path string) ([]string,
 	return files, nil
 }
 
-// CheckInputs reads the values with which a workflow is started (see machine.ParseInputs). It checks that
+// CheckInputs reads the values with which a workflow is started (see outputs.ParseInputs). It checks that
 // paths are regular files inside the project or, for a file_path, folders.
-func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputValue) (machine.Outputs, error) {
-	in, err := machine.ParseInputs(wf, given)
+func CheckInputs(root string, wf *job.Workflow, given map[string]outputs.Value) (outputs.Map, error) {
+	in, err := outputs.ParseInputs(wf, given)
 	if err != nil || len(in) == 0 {
 		return in, err
 	}
@@ -185,7 +186,7 @@ func (a *sessionActor) elsewhereThen(err error) error {
 
 // repeated adds to a refusal of outputs that they equal those of the last finished step: the caller has
 // probably lost the reply.
-func (a *sessionActor) repeated(err error, same func(machine.Outputs) bool) error {
+func (a *sessionActor) repeated(err error, same func(outputs.Map) bool) error {
 	e, ok := errors.AsType[*session.Error](err)
 	if !ok {
 		return err
@@ -260,7 +261,7 @@ func (a *sessionActor) schemas(def *machine.Definition, st *job.Step) (map[strin
 // misfits returns the errors of outputs by their schemas, a line per file, or "". hashes are those of the
 // files.
 func misfits(
-	ctx context.Context, root string, outputs machine.Outputs, schemas map[string]*schema.Schema,
+	ctx context.Context, root string, outputs outputs.Map, schemas map[string]*schema.Schema,
 	hashes map[string]string,
 ) (string, error) {
 	var b strings.Builder

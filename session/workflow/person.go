@@ -15,6 +15,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/record"
 	"deepwork/session/store"
 )
@@ -304,7 +305,7 @@ func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
 				"in as they are now. In a run, that happens automatically. Then review them again.", id, stepID)
 	}
 
-	outputs, err := json.Marshal(machine.Plain(q.Outputs))
+	outputs, err := json.Marshal(outputs.Plain(q.Outputs))
 	if err != nil {
 		return err
 	}

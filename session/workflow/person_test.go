@@ -301,7 +301,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 		}, "step_moved_on"},
 		"by other outputs": {func(e *Engine, id, _ string) error {
 			return errOf(e.Connect("local").Finish(ctx,
-				FinishArgs{Outputs: outputs("report", "bad.md"), StepID: new("one"), SessionID: &id}))
+				FinishArgs{Outputs: outputsOf("report", "bad.md"), StepID: new("one"), SessionID: &id}))
 		}, "review_superseded step_moved_on"}, // the second one between the two transitions of the other call
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -324,7 +324,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 
 			// an answer that comes too late
 			_ = errOf(conn.Finish(WithAsk(ctx, nil, []string{id + "/one/d"}, nil),
-				FinishArgs{Outputs: outputs("report", "good.md")}))
+				FinishArgs{Outputs: outputsOf("report", "good.md")}))
 			testkit.Equal(t, p.record(outer).Revision, 0, "the workflow below was moved")
 		})
 	}
@@ -341,7 +341,7 @@ func TestALookAtOlderOutputsAsksNobody(t *testing.T) {
 	refused(t, errOf(c.Finish(ctx, look)), session.StateError, "review_superseded")
 	testkit.Must(t, p.atTerminal(id, "one", newer, false, "No"))
 	waits(t, p.finish(c, worse))
-	look.Outputs, look.Of = outputs("report", "bad.md"), new(*look.Of)
+	look.Outputs, look.Of = outputsOf("report", "bad.md"), new(*look.Of)
 	look.Of.Digest = newer
 	refused(t, errOf(c.Finish(ctx, look)), session.StateError, "review_superseded")
 	p.write("bad.md", "changed")

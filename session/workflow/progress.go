@@ -10,6 +10,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/store"
 )
 
@@ -19,10 +20,10 @@ type Progress struct {
 	JobName      string
 	WorkflowName string
 	Status       machine.SessionStatus
-	StepID       string          // the current step, or the last one of an ended session
-	Done, Total  int             // steps of the workflow, including members of groups
-	Outputs      machine.Outputs // of all completed steps, merged as in all_outputs
-	AbortReason  *string         // why it was aborted, or nil
+	StepID       string      // the current step, or the last one of an ended session
+	Done, Total  int         // steps of the workflow, including members of groups
+	Outputs      outputs.Map // of all completed steps, merged as in all_outputs
+	AbortReason  *string     // why it was aborted, or nil
 }
 
 // Session returns a session of this identity. For its errors see Progress.

@@ -18,6 +18,7 @@ import (
 	"deepwork/session/check"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/store"
 )
 
@@ -340,11 +341,11 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*finished, er
 // CancelReview ends the review or the checks of these outputs that a finished_step waits for, which makes
 // their try void, and withdraws a question to a person. It changes nothing if they are over, and reports
 // whether the try is void.
-func (c *Conn) CancelReview(ctx context.Context, g machine.Going, outputs json.RawMessage) (done bool, err error) {
+func (c *Conn) CancelReview(ctx context.Context, g machine.Going, given json.RawMessage) (done bool, err error) {
 	err = c.engine.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ caller) error {
 		at, next := a.engine.now(), a.state
-		is := func(digest string, of machine.Outputs) bool {
-			return digest == g.Digest || machine.SameOutputs(outputs, of)
+		is := func(digest string, of outputs.Map) bool {
+			return digest == g.Digest || outputs.Same(given, of)
 		}
 		last := a.state.ProgressOrNew(g.StepID, at).Newest()
 		if last.Open() && is(last.Digest, last.Outputs) {

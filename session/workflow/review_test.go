@@ -473,7 +473,7 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 		reviews int
 		do      func(c *Conn, id string) error
 	}{
-		"by other outputs": {"review_superseded", 2, finish(FinishArgs{Outputs: outputs("report", "bad.md")})},
+		"by other outputs": {"review_superseded", 2, finish(FinishArgs{Outputs: outputsOf("report", "bad.md")})},
 		"by a restart of the step": {"step_moved_on", 1, func(c *Conn, id string) error {
 			return errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id}))
 		}},
@@ -482,12 +482,12 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 				return errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &id}))
 			}},
 		"by an override": {"", 1, finish(FinishArgs{
-			Outputs:        outputs("report", "good.md"),
+			Outputs:        outputsOf("report", "good.md"),
 			OverrideReason: new("Nobody needs it"),
 		})},
 		"by its caller": {"review_failed", 1, func(c *Conn, id string) error {
 			return testkit.Get(c.CancelReview(ctx, machine.Going{SessionID: id, StepID: "one"},
-				outputs("report", "good.md"))).Err()
+				outputsOf("report", "good.md"))).Err()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -315,7 +315,7 @@ func calls(c *Conn, id *string) []error {
 		errOf(c.Step(ctx, StepArgs{SessionID: id})),
 		errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: id})),
 		errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: id})),
-		errOf(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: id})),
+		errOf(c.Finish(ctx, FinishArgs{Outputs: outputsOf("report", "r.md"), SessionID: id})),
 	}
 }
 

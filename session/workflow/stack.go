@@ -11,6 +11,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/store"
 )
 
@@ -332,7 +333,7 @@ func (e *Engine) mayServe(identity string, row store.Session) error {
 type ended struct {
 	id      string
 	step    string
-	outputs machine.Outputs
+	outputs outputs.Map
 	move    int // the number of this transition on the connection
 }
 
@@ -359,7 +360,7 @@ func (c *Conn) moved(e *ended) {
 // with the same outputs, or "". With now, that must have been the connection's last transition. Without a
 // connection it searches the sessions of the identity that ended last, for calls that named no session: the
 // repeated call named none.
-func (c *Conn) lastEnded(ctx context.Context, stepID string, now bool, same func(machine.Outputs) bool) string {
+func (c *Conn) lastEnded(ctx context.Context, stepID string, now bool, same func(outputs.Map) bool) string {
 	if c.stateless {
 		return c.lastEndedOf(ctx, stepID, now, same)
 	}
@@ -375,7 +376,7 @@ func (c *Conn) lastEnded(ctx context.Context, stepID string, now bool, same func
 	return ""
 }
 
-func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same func(machine.Outputs) bool) string {
+func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same func(outputs.Map) bool) string {
 	newest := func(active bool, limit int) []store.Session {
 		rows, err := c.engine.records.List(ctx, store.SessionQuery{
 			Identity: c.identity,

@@ -16,6 +16,7 @@ import (
 	"deepwork/session/branch"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/record"
 	"deepwork/session/store"
 )
@@ -26,9 +27,9 @@ type StartArgs struct {
 	JobName      string `json:"job_name" arg:"Job name from get_workflows"`
 	WorkflowName string `json:"workflow_name" arg:"Workflow name; any, if the job has only one"`
 	// Inputs are values of the workflow's inputs, by name: a text, a path, or a list of paths. null means none.
-	Inputs          map[string]machine.OutputValue `json:"inputs"`
-	InstanceID      *string                        `json:"instance_id"`
-	ParentSessionID *string                        `json:"parent_session_id"`
+	Inputs          map[string]outputs.Value `json:"inputs"`
+	InstanceID      *string                  `json:"instance_id"`
+	ParentSessionID *string                  `json:"parent_session_id"`
 	// agents use this name because other tools have it
 	SessionID *string `json:"session_id" arg:"Another name of parent_session_id" unlisted:"true"`
 	RequestID *string `json:"request_id" arg:"Any text, for retries"`
@@ -201,7 +202,7 @@ func otherName(a StartArgs, j *job.Job, wf *job.Workflow) string {
 // beginning returns the definition with which a session of the workflow begins, and the texts of its first
 // steps.
 func (e *Engine) beginning(
-	ctx context.Context, root string, def *machine.Definition, inputs machine.Outputs,
+	ctx context.Context, root string, def *machine.Definition, inputs outputs.Map,
 ) (*machine.Definition, machine.Instructions, error) {
 	if err := e.definitions.CheckSchemas(def); err != nil {
 		return nil, nil, err

@@ -17,6 +17,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 )
 
 // survey is a job of format 2, whose workflows have different steps of one name.
@@ -60,11 +61,11 @@ func surveyed(t *testing.T, change ...func(*Options)) (*project, *server, *Conn)
 	return p, srv, srv.Connect("local")
 }
 
-func withoutReviews(o *Options)                { o.Reviews = false }
-func text(s string) machine.OutputValue        { return machine.OutputValue{Paths: []string{s}} }
-func list(paths ...string) machine.OutputValue { return machine.OutputValue{Paths: paths, List: true} }
+func withoutReviews(o *Options)          { o.Reviews = false }
+func text(s string) outputs.Value        { return outputs.Value{Paths: []string{s}} }
+func list(paths ...string) outputs.Value { return outputs.Value{Paths: paths, List: true} }
 
-type given map[string]machine.OutputValue
+type given map[string]outputs.Value
 
 func started(t *testing.T, c *Conn, workflow string, in given) *machine.StepInfo {
 	t.Helper()
@@ -215,7 +216,7 @@ func TestInputsOfEachStepAreTheNewestValues(t *testing.T) {
 func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
 	p, srv, c := surveyed(t)
 	ask := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")})
-	winds := strings.Repeat("é ", machine.MaxText/2) // such a text may be kept elsewhere
+	winds := strings.Repeat("é ", outputs.MaxText/2) // such a text may be kept elsewhere
 	again := started(t, c, "again", given{"topic": text(winds)})
 	check := func(of string, info *machine.StepInfo, want ...string) {
 		t.Helper()
@@ -385,7 +386,7 @@ func TestRule14_ATextIsKeptInTheSession(t *testing.T) {
 	testkit.Equal(t, begun.ExpectedOutputs[0].Type+", "+begun.ExpectedOutputs[0].Syntax,
 		"string, text, up to 100,000 characters", "expected output")
 
-	text := strings.Repeat("é", machine.MaxText)
+	text := strings.Repeat("é", outputs.MaxText)
 	refused(t, refusal(t, c, report(toJSON(t, text+"e"), "")), session.ToolError, "argument_too_large",
 		"100001 characters", "at most 100000")
 	first := p.finish(c, report(toJSON(t, text), `,"step_id":"one"`))
@@ -422,7 +423,7 @@ func TestRules14And16_ATextIsReviewed(t *testing.T) {
 	}
 	e := p.record(id).Progress("one").Evidence
 	testkit.Equal(t, e.Kind, machine.ByReviewer)
-	testkit.Same(t, e.Files, []machine.FileHash{{SHA256: machine.Digest("fine"), Output: "report"}}, "evidence")
+	testkit.Same(t, e.Files, []machine.FileHash{{SHA256: session.Digest("fine"), Output: "report"}}, "evidence")
 }
 
 // What is git's own or an export, perhaps of another caller, is not handed in: who judges it or looks at the session

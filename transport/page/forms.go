@@ -28,8 +28,8 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
 	"deepwork/session/merge"
+	"deepwork/session/outputs"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )
@@ -253,7 +253,7 @@ const (
 )
 
 // inputFields returns the fields for the inputs of a workflow, with the known values, else the defaults.
-func inputFields(w *job.Workflow, known machine.Outputs) (all []inputField) {
+func inputFields(w *job.Workflow, known outputs.Map) (all []inputField) {
 	if w == nil {
 		return nil
 	}
@@ -298,12 +298,12 @@ func inputsOf(r *http.Request) board.Inputs {
 	for field, values := range r.PostForm {
 		text := values[0]
 		if name, ok := strings.CutPrefix(field, textField); ok && strings.TrimSpace(text) != "" {
-			all[name] = machine.OutputValue{Paths: []string{text}}
+			all[name] = outputs.Value{Paths: []string{text}}
 		}
 		if name, ok := strings.CutPrefix(field, pathsField); ok && strings.TrimSpace(text) != "" {
 			paths := slices.DeleteFunc(xslices.Map(strings.Split(text, "\n"), strings.TrimSpace),
 				func(line string) bool { return line == "" })
-			all[name] = machine.OutputValue{Paths: paths, List: len(paths) > 1}
+			all[name] = outputs.Value{Paths: paths, List: len(paths) > 1}
 		}
 	}
 

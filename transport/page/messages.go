@@ -14,6 +14,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/show"
 	"deepwork/session/store"
 )
@@ -168,8 +169,8 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 
 // delivered reports whether a session has an output of this path, in a step or in a review.
 func delivered(p *sessionPage, path string) bool {
-	has := func(outputs machine.Outputs) bool {
-		return slices.ContainsFunc(outputs, func(o jsontext.Pair[machine.OutputValue]) bool {
+	has := func(all outputs.Map) bool {
+		return slices.ContainsFunc(all, func(o jsontext.Pair[outputs.Value]) bool {
 			return slices.Contains(o.Value.Paths, path)
 		})
 	}

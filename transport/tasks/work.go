@@ -54,7 +54,7 @@ func workOf(here string, p *mcp.CallToolParamsRaw, reply any) *work {
 	case attempt.Waited:
 		if id := r.GoesOn(); id != "" {
 			encoded, _ := json.Marshal(reply) // a reply can be encoded
-			return &work{Agent: &agent{id, machine.Digest(p.Name + " " + canonical(p.Arguments)), encoded}}
+			return &work{Agent: &agent{id, session.Digest(p.Name + " " + canonical(p.Arguments)), encoded}}
 		}
 	default:
 		if x := tool.ExecutionOf(reply); x != nil && running(x) {
@@ -71,7 +71,7 @@ func running(x *remote.Run) bool { return x.EndedAt == nil && x.StatusSupported 
 func (w *work) key() string {
 	switch {
 	case w.Step != nil:
-		return "step " + machine.Digest(fmt.Sprintf("%q", []string{w.Step.SessionID, w.Step.StepID, w.Step.Content}))
+		return "step " + session.Digest(fmt.Sprintf("%q", []string{w.Step.SessionID, w.Step.StepID, w.Step.Content}))
 	case w.Agent != nil:
 		return "attempt " + w.Agent.Attempt + " " + w.Agent.Call
 	}

@@ -21,7 +21,7 @@ import (
 	"deepwork/catalog/schema"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
+	"deepwork/session/outputs"
 )
 
 // The limits of arguments. A character is a Unicode code point.
@@ -33,8 +33,8 @@ const (
 	maxWhole         = 1 << 53 // up to here every whole number is exact in JSON
 )
 
-// outputs is the argument whose values the engine checks exactly as given.
-const outputs = "outputs"
+// outputsArgument is the argument whose values the engine checks exactly as given.
+const outputsArgument = "outputs"
 
 // arguments checks and decodes the arguments of a tool.
 type arguments struct {
@@ -56,7 +56,7 @@ func newArguments(tool string, of reflect.Type, more ...Argument) *arguments {
 		loose: map[string]*jsonschema.Schema{},
 	}
 	for _, arg := range all {
-		if arg.Name != outputs {
+		if arg.Name != outputsArgument {
 			a.loose[arg.Name] = arg.Schema
 		}
 		a.known[arg.Name] = arg.Schema.CloneSchemas()
@@ -91,7 +91,7 @@ func typesAndLengths(s *jsonschema.Schema) {
 		}
 		if p.Type == "object" && p.Properties == nil {
 			p.Type, p.Types = "", []string{"object", "array"}
-			if name == outputs { // the engine names the outputs that the step declares
+			if name == outputsArgument { // the engine names the outputs that the step declares
 				p.Types = append(p.Types, "string")
 			}
 		}
@@ -156,7 +156,7 @@ func (a *arguments) members(
 		if len(seen) > 1000 {
 			return nil, nil, errors.New("there are more than 1000 of them")
 		}
-		if m.Name == outputs {
+		if m.Name == outputsArgument {
 			m.Value = jsontext.Unquote(m.Value)
 		}
 		value := loosened(a.loose[m.Name], m.Value)
@@ -369,14 +369,14 @@ func InputArguments(w *job.Workflow, taken ...string) (all []Argument) {
 }
 
 // InputValues returns the values of a workflow's inputs from its InputArguments.
-func InputValues(w *job.Workflow, arguments []Argument, given map[string]any) map[string]machine.OutputValue {
-	values := map[string]machine.OutputValue{}
+func InputValues(w *job.Workflow, arguments []Argument, given map[string]any) map[string]outputs.Value {
+	values := map[string]outputs.Value{}
 	for i, a := range arguments {
 		switch v := given[a.Name].(type) {
 		case string:
-			values[w.Inputs[i].Name] = machine.OutputValue{Paths: []string{v}}
+			values[w.Inputs[i].Name] = outputs.Value{Paths: []string{v}}
 		case []any:
-			list := machine.OutputValue{List: true}
+			list := outputs.Value{List: true}
 			for _, entry := range v {
 				if text, ok := entry.(string); ok {
 					list.Paths = append(list.Paths, text)

@@ -12,7 +12,7 @@ import (
 
 	"deepwork/catalog/fieldtag"
 	"deepwork/catalog/jsontext"
-	"deepwork/session/machine"
+	"deepwork/session/outputs"
 )
 
 // An Argument is one argument of a tool, as the tags of its field describe it. Input schemas, the
@@ -257,7 +257,7 @@ func OutputSchema[R any](w Words) *jsonschema.Schema {
 				Description: "the criterion's question, under its name",
 			},
 		},
-		reflect.TypeFor[machine.Outputs](): {
+		reflect.TypeFor[outputs.Map](): {
 			Type: "object",
 			AdditionalProperties: &jsonschema.Schema{
 				Types: []string{"string", "array"},

@@ -22,6 +22,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/remote"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
@@ -282,11 +283,11 @@ type executionArgs struct {
 
 // An executionReply describes an execution to callers of this source.
 type executionReply struct {
-	ExecutionID string           `json:"execution_id" jsonschema:"the session's session_id, 8 hex digits"`
-	Status      remote.State     `json:"status" jsonschema:"running, completed or cancelled"`
-	Progress    ownProgress      `json:"progress" jsonschema:"how far it is"`
-	Output      *machine.Outputs `json:"output" jsonschema:"all outputs, once completed, else null"`
-	Error       *string          `json:"error" jsonschema:"why it was cancelled, else null"`
+	ExecutionID string       `json:"execution_id" jsonschema:"the session's session_id, 8 hex digits"`
+	Status      remote.State `json:"status" jsonschema:"running, completed or cancelled"`
+	Progress    ownProgress  `json:"progress" jsonschema:"how far it is"`
+	Output      *outputs.Map `json:"output" jsonschema:"all outputs, once completed, else null"`
+	Error       *string      `json:"error" jsonschema:"why it was cancelled, else null"`
 }
 
 type ownProgress struct {
@@ -301,7 +302,7 @@ var executionWords = tool.Words{"status": {string(remote.Running), string(remote
 func executionSchema() *jsonschema.Schema {
 	s := tool.OutputSchema[executionReply](executionWords)
 	output := tool.OutputSchema[struct {
-		Output machine.Outputs `json:"output"`
+		Output outputs.Map `json:"output"`
 	}](nil).Properties["output"]
 	s.Properties["output"] = &jsonschema.Schema{
 		Types:                []string{"null", "object"},

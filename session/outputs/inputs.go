@@ -1,4 +1,4 @@
-package machine
+package outputs
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ const AskForInputs = "Ask the user for what you do not know, and pass them as in
 // ParseInputs checks the values with which a workflow is started by its declaration: names, presence and
 // types. It does not check files. A blank value counts as absent. The result has the author's order, with
 // defaults for absent values.
-func ParseInputs(wf *job.Workflow, given map[string]OutputValue) (Outputs, error) {
-	var in Outputs
+func ParseInputs(wf *job.Workflow, given map[string]Value) (Map, error) {
+	var in Map
 	var missing []string
 	declared := map[string]bool{}
 	for _, p := range wf.Inputs {
@@ -31,7 +31,7 @@ func ParseInputs(wf *job.Workflow, given map[string]OutputValue) (Outputs, error
 		case v == nil && p.Required && p.Default == nil:
 			missing = append(missing, "\n- "+describeInput(p))
 		case v != nil:
-			in = append(in, jsontext.Pair[OutputValue]{Key: p.Name, Value: *v})
+			in = append(in, jsontext.Pair[Value]{Key: p.Name, Value: *v})
 		}
 	}
 
@@ -44,29 +44,29 @@ func ParseInputs(wf *job.Workflow, given map[string]OutputValue) (Outputs, error
 	switch {
 	case unknown != nil:
 		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' has no input %s. It takes:%s", wf.Name,
-			quoteList(unknown), describeInputs(wf)).With("unknown", unknown)
+			session.Quoted(unknown), describeInputs(wf)).With("unknown", unknown)
 	case missing != nil:
 		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' needs inputs that were not given:%s\n%s", wf.Name,
 			strings.Join(missing, ""), AskForInputs).With("missing", len(missing))
 	}
 
-	return in, (*State)(nil).CheckRoom(in)
+	return in, CheckRoom(in, nil)
 }
 
 // inputValue returns a value by its declaration, or nil if it is absent.
-func inputValue(wf *job.Workflow, p job.Parameter, v OutputValue) (*OutputValue, error) {
+func inputValue(wf *job.Workflow, p job.Parameter, v Value) (*Value, error) {
 	items := v.Each != nil // an empty list of items is a value, too
 	if items {
-		v = v.flat(p.Type)
+		v = v.Flat(p.Type)
 	}
 	if v.Text != nil {
-		v = OutputValue{Paths: []string{*v.Text}}
+		v = Value{Paths: []string{*v.Text}}
 	}
 	if !items && strings.TrimSpace(strings.Join(v.Paths, "")) == "" {
 		if p.Default == nil || *p.Default == "" {
 			return nil, nil
 		}
-		v = OutputValue{Paths: []string{*p.Default}}
+		v = Value{Paths: []string{*p.Default}}
 	}
 	switch {
 	case v.List && (p.Type == job.Text || p.Type == job.File):
@@ -74,7 +74,7 @@ func inputValue(wf *job.Workflow, p job.Parameter, v OutputValue) (*OutputValue,
 			"Input '%s' of workflow '%s' takes one value, and a list was given. It is: %s", p.Name, wf.Name,
 			describeInput(p)).With("input", p.Name)
 	case p.Type == job.Text:
-		return &OutputValue{Text: &v.Paths[0]}, CheckText("Input '"+p.Name+"'", v.Paths[0])
+		return &Value{Text: &v.Paths[0]}, CheckText("Input '"+p.Name+"'", v.Paths[0])
 	}
 	v.List = v.List || p.Type == job.Files
 	return &v, nil
@@ -99,27 +99,4 @@ func describeInputs(wf *job.Workflow) string {
 		b.WriteString("\n- " + describeInput(p))
 	}
 	return b.String()
-}
-
-// untaken returns the inputs of the workflow that no step takes, if a step is the first that is done.
-func (s *State) untaken(def *Definition, st *job.Step, room *listing) (all []StepInput) {
-	if def.Workflow == nil {
-		return nil
-	}
-	first := 0
-	if s != nil {
-		first = s.skip(def, 0)
-	}
-	if first >= len(def.Workflow.Entries) || def.Workflow.Entries[first][0] != st.ID {
-		return nil
-	}
-
-	for _, p := range def.Job.Untaken(def.Workflow) {
-		in := StepInput{Name: p.Name, Description: p.Description, Optional: !p.Required}
-		if s != nil {
-			s.fromStart(&in, room)
-		}
-		all = append(all, in)
-	}
-	return all
 }
