@@ -20,7 +20,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/board"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/spans"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
@@ -72,7 +72,7 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	t.Parallel()
 	logger, log := logged()
 	f := &fakes{setup: func(a *fakeAgent) {
-		a.stack = []machine.StackEntry{{Workflow: "j/outer", SessionID: "0000000a"},
+		a.stack = []replies.StackEntry{{Workflow: "j/outer", SessionID: "0000000a"},
 			{Workflow: "j/inner", SessionID: "0000000b"}}
 	}}
 	s := testkit.Get(newServer(engines{connect: f.agent}, nil, "", logger)).Must(t)
@@ -94,7 +94,7 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	testkit.Equal(t, of(lines[1]), "finished_step 0000000b [j/outer j/inner] missing_argument", "logged")
 
 	f.mu.Lock()
-	f.agents[0].stack = make([]machine.StackEntry, 1000)
+	f.agents[0].stack = make([]replies.StackEntry, 1000)
 	f.mu.Unlock()
 	callTool(t, cs, "get_step", `{}`)
 	stack := log.lines(t, "call")[2]["stack"].(map[string]any)
@@ -186,10 +186,10 @@ func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
 	s, _ := project(t, func(o *Options) { o.Logger = logger })
 	cs := dial(t, overHTTP(t, s, web.Options{}), "", "")
 	start := `{"goal":"g","job_name":"trip","workflow_name":"plan"%s}`
-	outer := into[machine.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, "")).BeginStep.SessionID
-	inner := into[machine.StartReply](t, cs, "start_workflow",
+	outer := into[replies.Start](t, cs, "start_workflow", fmt.Sprintf(start, "")).BeginStep.SessionID
+	inner := into[replies.Start](t, cs, "start_workflow",
 		fmt.Sprintf(start, `,"parent_session_id":"`+outer+`"`)).BeginStep.SessionID
-	into[machine.StepReply](t, cs, "get_step", `{"session_id":"`+inner+`"}`)
+	into[replies.Step](t, cs, "get_step", `{"session_id":"`+inner+`"}`)
 	lines := log.lines(t, "call")
 	testkit.True(t, lines[0]["session"] == outer && lines[1]["session"] == inner,
 		"of the sessions that they started it logged: %v", lines[:2])
@@ -218,9 +218,9 @@ func TestTracesOfCalls(t *testing.T) {
 		"4bf92f3577b34da6a3ce929d0e0e4733"
 	calling(t, cs, "00-"+first+"-00f067aa0ba902b7-01", "start_workflow", start)
 	calling(t, cs, "00-"+other+"-00f067aa0ba902b8-01", "get_step", nil)
-	into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
+	into[replies.Finish](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 	calling(t, cs, "00-"+hidden+"-00f067aa0ba902b9-00", "start_workflow", start)
-	into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
+	into[replies.Finish](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 	stop()
 	all, got := slices.Collect(maps.Values(receiver.Spans())), map[string]string{}
 	session := all[slices.IndexFunc(all, func(s telemetrytest.Span) bool {
@@ -265,7 +265,7 @@ func TestTraceOfAWorkflowAtASource(t *testing.T) {
 	made := c.call("trip-dream", `{"goal":"canary"}`)
 	c.get(made["taskId"], "working")
 	agent := dial(t, h, stateful, "")
-	into[machine.FinishReply](t, agent, "finished_step",
+	into[replies.Finish](t, agent, "finished_step",
 		`{"session_id":"`+keptBy(t, agent)+`","step_id":"idea","outputs":{"idea":"idea.txt"}}`)
 	c.result(made)
 	stop()

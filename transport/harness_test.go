@@ -28,8 +28,8 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
-	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 	"deepwork/session/state/statetest"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
@@ -51,65 +51,65 @@ func TestMain(m *testing.M) {
 type fakeAgent struct {
 	tool.WorkflowCaller // for what no test calls
 	identity            string
-	stack               []machine.StackEntry
-	finish              func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error)
-	start               func(context.Context, workflow.StartArgs) (*machine.StartReply, error)
+	stack               []replies.StackEntry
+	finish              func(context.Context, workflow.FinishArgs) (*replies.Finish, error)
+	start               func(context.Context, workflow.StartArgs) (*replies.Start, error)
 	closed              chan struct{}
 }
 
 func (a *fakeAgent) Close()                                                { close(a.closed) }
-func (a *fakeAgent) Stack() []machine.StackEntry                           { return a.stack }
-func (a *fakeAgent) StackOf(context.Context, *string) []machine.StackEntry { return a.stack }
+func (a *fakeAgent) Stack() []replies.StackEntry                           { return a.stack }
+func (a *fakeAgent) StackOf(context.Context, *string) []replies.StackEntry { return a.stack }
 
-func (a *fakeAgent) GetWorkflows(context.Context) (*machine.WorkflowsReply, error) {
-	return &machine.WorkflowsReply{
+func (a *fakeAgent) GetWorkflows(context.Context) (*replies.Workflows, error) {
+	return &replies.Workflows{
 		Jobs: json.RawMessage(
 			`[{"name":"zebra","summary":"<z> & co","description":null,"workflows":[{"name":"w","summary":"s"}]}]`),
 		Errors: json.RawMessage(`[{"job_name":"bad","job_dir":"/p/bad","error":"job.yml:1:1: no"}]`),
 	}, nil
 }
 
-func (a *fakeAgent) Start(ctx context.Context, args workflow.StartArgs) (*machine.StartReply, error) {
+func (a *fakeAgent) Start(ctx context.Context, args workflow.StartArgs) (*replies.Start, error) {
 	if a.start != nil {
 		return a.start(ctx, args)
 	}
-	return &machine.StartReply{
+	return &replies.Start{
 		BeginStep:       fullStep("a"),
-		ConcurrentSteps: []machine.StepInfo{*fullStep("b")},
+		ConcurrentSteps: []replies.StepInfo{*fullStep("b")},
 		Notice:          new("n"),
 		Stack:           a.stack,
 	}, nil
 }
 
-func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*machine.FinishReply, error) {
+func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*replies.Finish, error) {
 	if a.finish != nil {
 		return a.finish(ctx, args)
 	}
 	return fullFinish(), nil
 }
 
-func (a *fakeAgent) Abort(ctx context.Context, args workflow.AbortArgs) (*machine.AbortReply, error) {
-	return &machine.AbortReply{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, ctx.Err()
+func (a *fakeAgent) Abort(ctx context.Context, args workflow.AbortArgs) (*replies.Abort, error) {
+	return &replies.Abort{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, ctx.Err()
 }
 
-func (a *fakeAgent) Step(context.Context, workflow.StepArgs) (*machine.StepReply, error) {
-	return &machine.StepReply{
+func (a *fakeAgent) Step(context.Context, workflow.StepArgs) (*replies.Step, error) {
+	return &replies.Step{
 		BeginStep: fullStep("a"),
 		Goal:      "g",
-		Members:   []machine.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}},
+		Members:   []replies.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}},
 	}, nil
 }
 
-func fullStep(id string) *machine.StepInfo {
-	return &machine.StepInfo{
+func fullStep(id string) *replies.StepInfo {
+	return &replies.StepInfo{
 		SessionID:    "0a1b2c3d",
 		BranchName:   "deepwork/j-w-x",
 		StepID:       id,
 		JobDir:       "/p/.deepwork/jobs/j",
-		BranchStatus: machine.BranchNamed,
-		Inputs: []machine.StepInput{{Name: "who", Description: "w"},
+		BranchStatus: replies.BranchNamed,
+		Inputs: []replies.StepInput{{Name: "who", Description: "w"},
 			{Name: "bee", Description: "b", FromStep: "a", Paths: []string{"b.md"}, Omitted: 1}},
-		ExpectedOutputs: []machine.ExpectedOutput{{
+		ExpectedOutputs: []replies.ExpectedOutput{{
 			Name:        "zoo",
 			Type:        "file",
 			Description: "z",
@@ -117,7 +117,7 @@ func fullStep(id string) *machine.StepInfo {
 			Syntax:      "filepath",
 		},
 			{Name: "ant", Type: "files", Description: "a", Syntax: "array of filepaths for all individual files"}},
-		Reviews: []machine.ReviewInfo{{
+		Reviews: []replies.ReviewInfo{{
 			RunEach:  "step",
 			Criteria: jsontext.OrderedMap[string]{{Key: "zz", Value: "?"}, {Key: "aa", Value: "?"}},
 			Guidance: new("g"),
@@ -128,20 +128,20 @@ func fullStep(id string) *machine.StepInfo {
 	}
 }
 
-func fullFinish() *machine.FinishReply {
+func fullFinish() *replies.Finish {
 	outputs := outputs.Map{{Key: "zoo", Value: outputs.Value{Paths: []string{"z.md"}}},
 		{Key: "ant", Value: outputs.Value{Paths: []string{"a.md", "b.md"}, List: true}}}
-	return &machine.FinishReply{
-		Status:        machine.NeedsWork,
+	return &replies.Finish{
+		Status:        replies.NeedsWork,
 		Feedback:      new("f"),
-		FailedReviews: []machine.FailedReview{{RunEach: "zoo", TargetFile: new("z.md")}},
-		FailedCriteria: []machine.CriterionResult{{
+		FailedReviews: []replies.FailedReview{{RunEach: "zoo", TargetFile: new("z.md")}},
+		FailedCriteria: []replies.CriterionResult{{
 			Criterion:  "zz",
 			Feedback:   new("no"),
 			TargetFile: new("z.md"),
 		}},
 		BeginStep:              fullStep("c"),
-		ConcurrentSteps:        []machine.StepInfo{*fullStep("d")},
+		ConcurrentSteps:        []replies.StepInfo{*fullStep("d")},
 		ConcurrentGroup:        new("g"),
 		PendingConcurrentSteps: []string{"d"},
 		Summary:                new("s"),
@@ -149,7 +149,7 @@ func fullFinish() *machine.FinishReply {
 		ResumedWorkflow:        new("j/w"),
 		ResumedStep:            new("a"),
 		Notice:                 new("n"),
-		Stack:                  []machine.StackEntry{{Workflow: "j/w", Step: "a", SessionID: "0a1b2c3d"}},
+		Stack:                  []replies.StackEntry{{Workflow: "j/w", Step: "a", SessionID: "0a1b2c3d"}},
 	}
 }
 
@@ -171,7 +171,7 @@ func newBlocked() *blocked {
 }
 
 func (b *blocked) agent(a *fakeAgent) {
-	a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
+	a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*replies.Finish, error) {
 		tool.Progress(ctx, "it has begun")
 		b.began <- struct{}{}
 		over := ctx.Done()

@@ -17,7 +17,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
@@ -40,19 +40,19 @@ func TestWorkflowOverTheNetwork(t *testing.T) {
 			cs := dial(t, h, n.version, "")
 			testkit.Contains(t, cs.InitializeResult().Instructions, "failed to load", "instructions")
 
-			start := into[machine.StartReply](t, cs, "start_workflow",
+			start := into[replies.Start](t, cs, "start_workflow",
 				`{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
 			testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none.txt"}}`, "ToolError"),
 				"none.txt")
 
 			if n.version != "" {
 				refusedWith(t, dial(t, h, n.version, ""), "get_step", `{}`, "StateError")
-				testkit.Equal(t, len(into[machine.StartReply](t, cs, "start_workflow",
+				testkit.Equal(t, len(into[replies.Start](t, cs, "start_workflow",
 					`{"goal":"g","job_name":"trip","workflow_name":"dream"}`).Stack), 2, "the stack")
 			}
-			done := into[machine.FinishReply](t, cs, "finished_step",
+			done := into[replies.Finish](t, cs, "finished_step",
 				`{"outputs":{"idea":"idea.txt"},"step_id":"idea","session_id":"`+start.BeginStep.SessionID+`"}`)
-			testkit.Equal(t, done.Status, machine.WorkflowComplete, "%+v", done)
+			testkit.Equal(t, done.Status, replies.WorkflowComplete, "%+v", done)
 		})
 	}
 }
@@ -84,7 +84,7 @@ func TestDeleteEndsASession(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan struct{}), make(chan error, 1)
 	s, f := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*replies.Finish, error) {
 			close(began)
 			<-ctx.Done()
 			time.Sleep(20 * time.Millisecond) // so that a server that does not wait is caught
@@ -350,9 +350,9 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	second := dial(t, h, stateful, token[0])
 	bob := dial(t, h, stateful, token[1])
 	stateless := dial(t, h, "", token[0])
-	id := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
+	id := into[replies.Start](t, stateless, "start_workflow", start).BeginStep.SessionID
 	named := `{"session_id":"` + id + `"}`
-	into[machine.StepReply](t, first, "get_step", named)
+	into[replies.Step](t, first, "get_step", named)
 
 	refusedWith(t, second, "get_step", `{}`, "StateError")
 	testkit.True(t, !strings.Contains(refusedWith(t, bob, "get_step", `{}`, "StateError"), id),
@@ -360,16 +360,16 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	refusedWith(t, bob, "get_step", named, "StateError")
 	refusedWith(t, dial(t, h, "", token[1]), "abort_workflow", `{"explanation":"e","session_id":"`+id+`"}`,
 		"StateError")
-	testkit.Equal(t, into[machine.StepReply](t, second, "get_step", named).BeginStep.StepID, "idea",
+	testkit.Equal(t, into[replies.Step](t, second, "get_step", named).BeginStep.StepID, "idea",
 		"on its caller's other connection")
 
 	must(t, first.Close())
 	must(t, second.Close())
 
-	testkit.Equal(t, into[machine.StepReply](t, stateless, "get_step", `{}`).BeginStep.SessionID, id, "the only one")
-	other := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
+	testkit.Equal(t, into[replies.Step](t, stateless, "get_step", `{}`).BeginStep.SessionID, id, "the only one")
+	other := into[replies.Start](t, stateless, "start_workflow", start).BeginStep.SessionID
 	testkit.ContainsAll(t, refusedWith(t, stateless, "get_step", `{}`, "StateError"), []string{id, other, "session_id"})
-	testkit.Equal(t, into[machine.StepReply](t, stateless, "get_step", named).BeginStep.SessionID, id, "named")
+	testkit.Equal(t, into[replies.Step](t, stateless, "get_step", named).BeginStep.SessionID, id, "named")
 
 	about := `{"workflow_id":"trip/plan","execution_id":"` + id + `"}`
 	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} {
@@ -383,9 +383,9 @@ func TestEachCallHasItsCaller(t *testing.T) {
 	t.Parallel()
 	got := make(chan session.Caller, 1)
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.start = func(ctx context.Context, _ workflow.StartArgs) (*machine.StartReply, error) {
+		a.start = func(ctx context.Context, _ workflow.StartArgs) (*replies.Start, error) {
 			got <- session.CallerOf(ctx)
-			return &machine.StartReply{BeginStep: fullStep("a"), Stack: a.stack}, nil
+			return &replies.Start{BeginStep: fullStep("a"), Stack: a.stack}, nil
 		}
 	}, withHTTP(nil))
 

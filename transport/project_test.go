@@ -19,7 +19,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/transport/tools/source"
 	"deepwork/transport/web"
 )
@@ -137,9 +137,9 @@ func TestReq001_2_GetWorkflows(t *testing.T) {
 	s, root := project(t, nil)
 	cs := client(t, s)
 	type workflows struct {
-		Jobs   []machine.JobInfo
-		Errors []machine.JobLoadError
-		Stack  []machine.StackEntry
+		Jobs   []replies.JobInfo
+		Errors []replies.JobLoadError
+		Stack  []replies.StackEntry
 	}
 	got := into[workflows](t, cs, "get_workflows", `{}`)
 	testkit.Need(t, len(got.Jobs) == 1, "got %+v", got)
@@ -322,7 +322,7 @@ func TestASessionIsAResourceOfItsOwner(t *testing.T) {
 	file, secrets := tokens(t, "ann", "bob")
 	h := overHTTP(t, s, web.Options{TokenFile: file})
 	ann, bob := dial(t, h, "2025-11-25", secrets[0]), dial(t, h, "2025-11-25", secrets[1])
-	started := into[machine.StartReply](t, ann, "start_workflow",
+	started := into[replies.Start](t, ann, "start_workflow",
 		`{"goal":"See\u001b[31m the sea","job_name":"trip","workflow_name":"plan"}`)
 	uri := "deepwork://sessions/" + started.BeginStep.SessionID
 	read(t, ann, uri, "trip/plan", `See the sea`, "idea", "in progress")
@@ -484,5 +484,5 @@ func TestSourceTakesInputs(t *testing.T) {
 	// Without those that are required, the session would be refused.
 	whole := `{"goal":"g","input_goal":"a","main_topic":"x","places":["idea.txt"]}`
 	into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"ask/them","input":`+whole+`}`)
-	into[machine.StartReply](t, cs, "ask-them", whole)
+	into[replies.Start](t, cs, "ask-them", whole)
 }

@@ -17,6 +17,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/show"
 	"deepwork/session/store"
 	"deepwork/transport/tool"
@@ -194,7 +195,7 @@ func (l *library) readJob(ctx context.Context, req *mcp.ReadResourceRequest) (*m
 	}
 
 	var b strings.Builder
-	err := show.Steps(&b, j, func(s *job.Step) (*machine.StepInfo, error) { return machine.Preview(j, s) })
+	err := show.Steps(&b, j, func(s *job.Step) (*replies.StepInfo, error) { return machine.Preview(j, s) })
 	if err != nil {
 		fmt.Fprintf(&b, "\nNot all of it can be read: %s\n", show.Plain(err.Error()))
 	}

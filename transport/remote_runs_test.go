@@ -15,8 +15,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
-	"deepwork/session/machine"
 	"deepwork/session/remote"
+	"deepwork/session/replies"
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/tools/source"
 	"deepwork/transport/web"
@@ -291,7 +291,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			for _, step := range []string{`"step_id":"idea","outputs":{"idea":"idea.txt"}`,
 				`"step_id":"train","outputs":{}`,
 				`"step_id":"hotel","outputs":{"hotels":["h1.txt"]}`, `"step_id":"booking","outputs":{}`} {
-				into[machine.FinishReply](t, agent, "finished_step", `{"session_id":"`+id+`",`+step+`}`)
+				into[replies.Finish](t, agent, "finished_step", `{"session_id":"`+id+`",`+step+`}`)
 			}
 
 			res := <-ended
@@ -304,7 +304,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 
 			// Cancelled there is cancelled here.
 			_, done := inBackground(t, cs, "trip-dream", `{"goal":"g"}`)
-			into[machine.AbortReply](t, agent, "abort_workflow",
+			into[replies.Abort](t, agent, "abort_workflow",
 				`{"explanation":"no money","session_id":"`+keptBy(t, agent)+`"}`)
 			res = <-done
 			testkit.Need(t, res != nil, "got %+v", res)
@@ -382,7 +382,7 @@ func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
 	testkit.Equal(t, len(offered()), len(names), "are listed once jobs are exposed")
 
 	s.names(t, "trip-dream", "trip-plan") // and each workflow is a tool of its own
-	got := into[machine.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
+	got := into[replies.Start](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
 	testkit.Need(t, got.BeginStep != nil, "got %+v", got)
 	testkit.Equal(t, got.BeginStep.StepID, "idea", "got %+v", got)
 	testkit.True(t, strings.HasSuffix(got.BeginStep.BranchName, "-x"), "got %+v", got)

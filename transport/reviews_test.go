@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
@@ -87,7 +88,7 @@ func TestAnExecutorReviews(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string]string{"CLAUDE_LIKE": "plain 1", "CLAUDE_LIKE:ARGUMENT": "argument 1"} {
 		cs, root := reviewed(t, "short", strings.Replace(executorsConfig, "%", "'"+name+"'", 1))
-		id := into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID
+		id := into[replies.Start](t, cs, "start_workflow", startText).BeginStep.SessionID
 		testkit.ContainsAll(t, accepted(t, cs, "finished_step", finishText(id)),
 			[]string{`"needs_work"`, `: Write more\n`}, name)
 
@@ -131,8 +132,8 @@ func TestAPinnedExecutorThatIsChanged(t *testing.T) {
 	// It still reviews where the config names none any more.
 	write(t, root,
 		map[string]string{".deepwork/config.yml": strings.Replace(config, "reviewer_executor: CLAUDE_LIKE, ", "", 1)})
-	testkit.Equal(t, into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`).Status,
-		machine.NextStep, "removed")
+	testkit.Equal(t, into[replies.Finish](t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`).Status,
+		replies.NextStep, "removed")
 }
 
 // The script of a reviewer that a session is pinned to is compared again when its turn comes.
@@ -167,30 +168,30 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 		version string
 		answer  *mcp.ElicitResult // nil means that the client declares no elicitation
 		http    bool
-		want    machine.Status
+		want    replies.Status
 		says    string
 	}{ // what is an answer: TestAnswersOfAClientsUser
 		"pass": {stateful, &mcp.ElicitResult{
 			Action:  "accept",
 			Content: map[string]any{"decision": "pass", "feedback": "Fine"},
-		}, false, machine.NextStep, "Fine"},
+		}, false, replies.NextStep, "Fine"},
 		"pass over HTTP": {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}},
-			true, machine.NextStep, ""},
+			true, replies.NextStep, ""},
 		"fail": {stateful, &mcp.ElicitResult{
 			Action:  "accept",
 			Content: map[string]any{"decision": "fail", "feedback": "Too long"},
-		}, false, machine.NeedsWork, "Too long"},
-		"decline":        {stateful, &mcp.ElicitResult{Action: "decline"}, false, machine.NeedsWork, "Waiting: "},
-		"no form":        {stateful, &mcp.ElicitResult{Action: "accept"}, false, machine.NeedsWork, "Waiting: "},
-		"no elicitation": {stateful, nil, false, machine.NeedsWork, "Waiting: "},
+		}, false, replies.NeedsWork, "Too long"},
+		"decline":        {stateful, &mcp.ElicitResult{Action: "decline"}, false, replies.NeedsWork, "Waiting: "},
+		"no form":        {stateful, &mcp.ElicitResult{Action: "accept"}, false, replies.NeedsWork, "Waiting: "},
+		"no elicitation": {stateful, nil, false, replies.NeedsWork, "Waiting: "},
 		"newer MCP, where a person alone may override": {"", &mcp.ElicitResult{
 			Action:  "accept",
 			Content: map[string]any{"decision": "pass"},
-		}, true, machine.NeedsWork, "Waiting: "},
+		}, true, replies.NeedsWork, "Waiting: "},
 		"newer MCP": {"", &mcp.ElicitResult{
 			Action:  "accept",
 			Content: map[string]any{"decision": "pass", "feedback": "Fine"},
-		}, true, machine.NextStep, "Fine"},
+		}, true, replies.NextStep, "Fine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, root := project(t, func(o *Options) {
@@ -219,7 +220,7 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 				}
 			}
 			cs := connect(t, over, test.version, o)
-			finish := finishText(into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID)
+			finish := finishText(into[replies.Start](t, cs, "start_workflow", startText).BeginStep.SessionID)
 			res := callTool(t, cs, "finished_step", finish)
 
 			// only who closes it is not asked again

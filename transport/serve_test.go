@@ -29,7 +29,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
 	"deepwork/transport/web"
@@ -145,7 +145,7 @@ func TestMetrics(t *testing.T) {
 	s, root := project(t, nil)
 	h := overHTTP(t, s, web.Options{})
 	cs := dial(t, h, stateful, "")
-	into[machine.StartReply](t, cs, "start_workflow",
+	into[replies.Start](t, cs, "start_workflow",
 		`{"goal":"canary-goal","job_name":"trip","workflow_name":"dream"}`)
 	refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none"}}`, "ToolError")
 	write(t, root, map[string]string{"idea.txt": "canary-output"})
@@ -279,7 +279,7 @@ func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	const within = 500 * time.Millisecond
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
+		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*replies.Finish, error) {
 			return fullFinish(), sleep(ctx, within+100*time.Millisecond)
 		}
 	}, withHTTP(nil))
@@ -295,7 +295,7 @@ func TestClientThatNeverReads(t *testing.T) {
 	large.Notice = new(strings.Repeat("n", size))
 	began := make(chan struct{})
 	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error) {
+		a.finish = func(context.Context, workflow.FinishArgs) (*replies.Finish, error) {
 			close(began)
 			return large, nil
 		}

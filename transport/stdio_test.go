@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/machine"
 	"deepwork/session/remote"
+	"deepwork/session/replies"
 	"deepwork/session/workflow"
 	"deepwork/transport/web"
 	"deepwork/transport/wire"
@@ -26,8 +26,8 @@ func finishCall(id int) string {
 		`"arguments":{"outputs":{"a":"x"}}}}`, id)
 }
 
-// replies takes the lines of an output apart, by id as JSON.
-func replies(t testing.TB, lines []string) map[string]map[string]any {
+// repliesIn takes the lines of an output apart, by id as JSON.
+func repliesIn(t testing.TB, lines []string) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}
 	for _, l := range lines {
@@ -43,7 +43,7 @@ func replies(t testing.TB, lines []string) map[string]map[string]any {
 func TestStdioAnswersAllAfterEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := fakeServer(t, func(a *fakeAgent) {
-			a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
+			a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*replies.Finish, error) {
 				return fullFinish(), sleep(ctx, 50*time.Second) // a review's reply
 			}
 		})
@@ -52,7 +52,7 @@ func TestStdioAnswersAllAfterEOF(t *testing.T) {
 		for i := range 300 {
 			in += "\n" + finishCall(i)
 		}
-		got := replies(t, overStdio(t, s, in))
+		got := repliesIn(t, overStdio(t, s, in))
 		for i := range 300 {
 			testkit.Need(t, got[fmt.Sprint(i)]["result"] != nil, "call %d: %v", i, got[fmt.Sprint(i)])
 		}
@@ -84,7 +84,7 @@ func TestStdioStops(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began, released := make(chan struct{}, 1), make(chan struct{})
 				s, _ := fakeServer(t, func(a *fakeAgent) {
-					a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
+					a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*replies.Finish, error) {
 						began <- struct{}{}
 						return fullFinish(), c.call(ctx, released)
 					}
@@ -176,7 +176,7 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 	testkit.Works(t, <-served)
 	testkit.True(t, time.Since(began) <= eofGrace/2, "it took %v", time.Since(began))
 
-	got := replies(t, strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"))
+	got := repliesIn(t, strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"))
 	for _, id := range []string{"1", "2"} {
 		result, _ := json.Marshal(got[id])
 		testkit.ContainsAll(t, string(result),

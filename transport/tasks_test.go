@@ -20,7 +20,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 	"deepwork/transport/tasks"
 	"deepwork/transport/tool"
@@ -418,7 +418,7 @@ func TestWhatATaskCosts(t *testing.T) {
 			for i := range many / 50 {
 				id := fmt.Sprintf("%08x", of*many+i)
 				testkit.True(t, set.Instead(t.Context(), c, req,
-					&machine.FinishReply{Going: &machine.Going{SessionID: id, StepID: "text", Content: id}}) != nil,
+					&replies.Finish{Going: &replies.Going{SessionID: id, StepID: "text", Content: id}}) != nil,
 					"no task")
 			}
 		})

@@ -29,6 +29,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 	"deepwork/session/run"
 	"deepwork/session/state"
 	"deepwork/session/workflow"
@@ -299,7 +300,7 @@ func (w *workplace) Started(ctx context.Context, parents map[string]bool) (all [
 }
 
 // Step implements run.Workplace.
-func (w *workplace) Step(ctx context.Context, id string, stepID *string) (*machine.StepReply, error) {
+func (w *workplace) Step(ctx context.Context, id string, stepID *string) (*replies.Step, error) {
 	return w.own.Step(w.asLeader(ctx), workflow.StepArgs{SessionID: &id, StepID: stepID})
 }
 
@@ -317,7 +318,7 @@ func (w *workplace) Changed(ctx context.Context, s *machine.State, stepID string
 }
 
 // Finish implements run.Workplace.
-func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Question) (*machine.FinishReply, error) {
+func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Question) (*replies.Finish, error) {
 	if q == nil {
 		return w.own.Finish(w.asLeader(ctx),
 			workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: json.RawMessage("{}"), Merged: true})
@@ -437,7 +438,7 @@ func (c *stepCaller) request(id string) *string {
 	return new(c.grant.Session + "/" + c.grant.Step + "/" + id)
 }
 
-func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.StepReply, error) {
+func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*replies.Step, error) {
 	defer c.grant.use()()
 	var err error
 	if a.SessionID, a.StepID, err = c.own(ctx, a.SessionID, a.StepID); err != nil {
@@ -446,7 +447,7 @@ func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.St
 	return c.WorkflowCaller.Step(ctx, a)
 }
 
-func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machine.FinishReply, error) {
+func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*replies.Finish, error) {
 	defer c.grant.use()()
 	var err error
 	if a.SessionID, a.StepID, err = c.own(ctx, a.SessionID, a.StepID); err != nil {
@@ -465,7 +466,7 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 			return &reply, nil
 		}
 	}
-	if err == nil && *a.SessionID == c.grant.Session && r.Status != machine.NeedsWork {
+	if err == nil && *a.SessionID == c.grant.Session && r.Status != replies.NeedsWork {
 		r = r.Alone("Your step is finished, and so is your work: end now.")
 	}
 	return r, err
@@ -477,7 +478,7 @@ const personFeedback = "Waiting: a person must pass these outputs and has been a
 	"without you; if not, you are told what to change. This is not a failed try, and quality_review_override_reason " +
 	"does not skip it."
 
-func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.StartReply, error) {
+func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*replies.Start, error) {
 	defer c.grant.use()()
 	var err error
 	if a.ParentSessionID, _, err = c.own(ctx, a.ParentSessionID, nil); err != nil {

@@ -25,6 +25,7 @@ import (
 	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/run"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -130,8 +131,8 @@ func TestSessionsOfAnotherRoot(t *testing.T) {
 	outside, root := quietProject(t)
 	id, workspace := attemptIn(t, root, "")
 	inside := insideOf(t, workspace)
-	theirs := into[machine.StartReply](t, inside, "start_workflow", planTrip).BeginStep.SessionID
-	own := into[machine.StartReply](t, outside, "start_workflow", planTrip).BeginStep.SessionID
+	theirs := into[replies.Start](t, inside, "start_workflow", planTrip).BeginStep.SessionID
+	own := into[replies.Start](t, outside, "start_workflow", planTrip).BeginStep.SessionID
 	for _, c := range []struct {
 		cs      *mcp.ClientSession
 		session string
@@ -148,12 +149,12 @@ func TestSessionsOfAnotherRoot(t *testing.T) {
 		}
 		refusedAs(t, c.cs, "start_workflow",
 			`{"goal":"g","job_name":"trip","workflow_name":"plan","parent_session_id":"`+c.session+`"}`, "other_root")
-		got := into[machine.WorkflowsReply](t, c.cs, "get_workflows", `{}`)
+		got := into[replies.Workflows](t, c.cs, "get_workflows", `{}`)
 		testkit.Need(t, len(got.Resumable) == 0, "%+v %+v", got.Resumable, got.Stack)
 		testkit.Need(t, len(got.Stack) == 1, "%+v %+v", got.Resumable, got.Stack)
 		testkit.True(t, got.Stack[0].SessionID != c.session, "%+v %+v", got.Resumable, got.Stack)
 	}
-	into[machine.FinishReply](t, inside, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
+	into[replies.Finish](t, inside, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 	inBoard(t, root, func(b store.Board) {
 		a := testkit.Get(b.Attempt(t.Context(), id)).Must(t)
 		testkit.Equal(t, board.OrEmpty(a.WorkflowSessionID)+" "+board.OrEmpty(a.WorkflowStatus)+" "+
@@ -213,7 +214,7 @@ func TestWorkspacesElsewhere(t *testing.T) {
 			callTool(t, cs, "get_workflows", `{}`)
 		}
 	}
-	own := into[machine.StartReply](t, insideOf(t, alike), "start_workflow", planTrip).BeginStep.SessionID
+	own := into[replies.Start](t, insideOf(t, alike), "start_workflow", planTrip).BeginStep.SessionID
 	refusedAs(t, insideOf(t, workspace), "get_step", `{"session_id":"`+own+`"}`, "unknown_session")
 }
 
@@ -448,9 +449,9 @@ func TestEndedSessionsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s, root := project(t, nil)
 	cs := client(t, s)
-	into[machine.StartReply](t, cs, "start_workflow", `{"goal":"ended","job_name":"trip","workflow_name":"dream"}`)
-	into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"enough"}`)
-	active := into[machine.StartReply](t, cs, "start_workflow",
+	into[replies.Start](t, cs, "start_workflow", `{"goal":"ended","job_name":"trip","workflow_name":"dream"}`)
+	into[replies.Abort](t, cs, "abort_workflow", `{"explanation":"enough"}`)
+	active := into[replies.Start](t, cs, "start_workflow",
 		`{"goal":"active","job_name":"trip","workflow_name":"dream"}`).BeginStep.SessionID
 
 	folder := testkit.Get(state.Find(root)).Must(t)
@@ -478,5 +479,5 @@ func TestEndedSessionsAreRemoved(t *testing.T) {
 			len(left), err)
 	}
 
-	into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"its definition is still there"}`)
+	into[replies.Abort](t, cs, "abort_workflow", `{"explanation":"its definition is still there"}`)
 }

@@ -18,7 +18,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/state"
 )
 
@@ -285,7 +285,7 @@ func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
 		"away.md", "x")
 	client, _ := startClient(t, root)
 	id := beginSession(t, client, "one", "g")
-	finish := func(server *mcp.ClientSession, step, path string) (r *machine.FinishReply) {
+	finish := func(server *mcp.ClientSession, step, path string) (r *replies.Finish) {
 		t.Helper()
 		must(t, json.Unmarshal(callTool(t, server, "finished_step",
 			map[string]any{"session_id": id, "step_id": step, "outputs": map[string]string{"out": path}}), &r))
@@ -302,7 +302,7 @@ func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
 	}
 	must(t, os.Remove(filepath.Join(root, "gone.md")))
 	last := finish(client, "three", "kept.md")
-	testkit.Need(t, last.Status == machine.WorkflowComplete && last.Summary != nil, "the last step: %+v", last)
+	testkit.Need(t, last.Status == replies.WorkflowComplete && last.Summary != nil, "the last step: %+v", last)
 	testkit.ContainsAll(t, *last.Summary,
 		[]string{"'gone.md' (output 'out' of step 'one')", "'away.md' (output 'out' of step 'two')"}, "the summary")
 	testkit.True(t, !strings.Contains(*last.Summary, "kept.md"), "the summary names a file that exists: %s",

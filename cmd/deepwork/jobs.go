@@ -21,6 +21,7 @@ import (
 	"deepwork/catalog/standard"
 	"deepwork/cmd/deepwork/library"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/show"
 )
 
@@ -280,7 +281,7 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) e
 	if err != nil {
 		return err
 	}
-	preview := func(step *job.Step) (*machine.StepInfo, error) { return machine.Preview(j, step) }
+	preview := func(step *job.Step) (*replies.StepInfo, error) { return machine.Preview(j, step) }
 	if filepath.Dir(j.Dir) == a.standard {
 		// Bundled jobs are read from a temporary folder: only servers write them to their own.
 		scratch, err := durable.TempFolder("", "deepwork-jobs-")
@@ -294,7 +295,7 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) e
 
 		unpacked := *j
 		unpacked.Dir = filepath.Join(scratch, filepath.Base(j.Dir))
-		preview = func(step *job.Step) (*machine.StepInfo, error) {
+		preview = func(step *job.Step) (*replies.StepInfo, error) {
 			info, err := machine.Preview(&unpacked, step)
 			if err == nil {
 				info.JobDir = j.Dir
@@ -345,13 +346,13 @@ func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 }
 
 // showSteps prints every step of a job, even if the instructions of one cannot be read.
-func (a *app) showSteps(j *job.Job, preview func(*job.Step) (*machine.StepInfo, error)) error {
+func (a *app) showSteps(j *job.Job, preview func(*job.Step) (*replies.StepInfo, error)) error {
 	if !a.json {
 		return show.Steps(a.out, j, preview)
 	}
 
 	var failed []error
-	infos := make([]*machine.StepInfo, 0, len(j.Steps))
+	infos := make([]*replies.StepInfo, 0, len(j.Steps))
 	for i := range j.Steps {
 		info, err := preview(&j.Steps[i])
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"deepwork/catalog/jsontext"
+	"deepwork/session/replies"
 )
 
 // A checker collects the errors in a record.
@@ -103,7 +104,7 @@ func (c *checker) replies(s *State) {
 	}
 	for i, r := range s.Replies {
 		var reply *struct {
-			BeginStep *StepInfo `json:"begin_step"`
+			BeginStep *replies.StepInfo `json:"begin_step"`
 		}
 		err := json.Unmarshal(r.Raw, &reply)
 		c.fault(!slices.Contains([]string{ToolStart, ToolFinish, ToolAbort, ToolGoTo}, r.Tool),

@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/replies"
 )
 
 // A Definition is a workflow of a job, as a session uses it. It is immutable.
@@ -106,15 +107,15 @@ func (def *Definition) KeptTexts(entry job.Entry) (Instructions, error) {
 
 // A Described is an entry, described for an agent.
 type Described struct {
-	First  *StepInfo  // its instructions end with a paragraph about the group (seed 000, 001.4.18)
-	Others []StepInfo // nil without a group
-	Group  *string    // how to hand out the members; nil without a group
+	First  *replies.StepInfo  // its instructions end with a paragraph about the group (seed 000, 001.4.18)
+	Others []replies.StepInfo // nil without a group
+	Group  *string            // how to hand out the members; nil without a group
 }
 
 // Describe describes the steps of an entry for an agent.
 func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) Described {
 	entry = entry[:min(len(entry), max(ShownItems, len(def.Workflow.Entries[def.Workflow.Find(entry[0])])))]
-	infos, room := make([]StepInfo, len(entry)), newListing()
+	infos, room := make([]replies.StepInfo, len(entry)), newListing()
 	for i, id := range entry {
 		st := def.Job.Step(id)
 		infos[i] = stepInfo(def, st, texts[id])
@@ -161,27 +162,33 @@ var syntaxes = map[job.OutputType]string{
 }
 
 // stepInfo describes one step (seed 000, 001.3.11 to 001.3.14).
-func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
+func stepInfo(def *Definition, st *job.Step, text string) replies.StepInfo {
 	if st.Call != nil {
 		text = "This step is the workflow '" + st.Call.String() +
 			"', which has a session of its own. When that is complete, this step is finished."
 	}
-	info := StepInfo{
+	info := replies.StepInfo{
 		StepID:          st.ID,
 		Name:            st.Name,
 		Description:     st.Description,
 		JobDir:          def.Job.Dir,
 		Instructions:    text,
 		CommonJobInfo:   &def.Job.CommonInfo,
-		ExpectedOutputs: make([]ExpectedOutput, len(st.Outputs)),
-		Reviews:         make([]ReviewInfo, len(st.Reviews)),
+		ExpectedOutputs: make([]replies.ExpectedOutput, len(st.Outputs)),
+		Reviews:         make([]replies.ReviewInfo, len(st.Reviews)),
 		QualityCriteria: []string{},
 	}
 	if def.Workflow != nil {
 		info.Position = fmt.Sprintf("%d of %d", def.Workflow.Find(st.ID)+1, len(def.Workflow.Entries))
 	}
 	for i, o := range st.Outputs {
-		info.ExpectedOutputs[i] = ExpectedOutput{o.Name, string(o.Type), o.Description, o.Required, syntaxes[o.Type]}
+		info.ExpectedOutputs[i] = replies.ExpectedOutput{
+			Name:        o.Name,
+			Type:        string(o.Type),
+			Description: o.Description,
+			Required:    o.Required,
+			Syntax:      syntaxes[o.Type],
+		}
 	}
 
 	for i, r := range st.Reviews {
@@ -190,7 +197,7 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 			criteria[k] = jsontext.Pair[string]{Key: c.Name, Value: c.Question}
 			info.QualityCriteria = append(info.QualityCriteria, c.Question)
 		}
-		info.Reviews[i] = ReviewInfo{
+		info.Reviews[i] = replies.ReviewInfo{
 			RunEach:  r.RunEach,
 			Criteria: criteria,
 			Guidance: r.Guidance,
@@ -202,7 +209,7 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 		}
 	}
 	for _, c := range st.Checks {
-		info.Checks = append(info.Checks, CheckInfo{c.Name, c.Run, c.Protect})
+		info.Checks = append(info.Checks, replies.CheckInfo{Name: c.Name, Run: c.Run, Protect: c.Protect})
 	}
 	return info
 }
@@ -237,24 +244,10 @@ func handOutItems(sessionID string, items []json.RawMessage) string {
 		"next item. Without subagents, do them one after the other."
 }
 
-// Notice appends the nonempty texts to a notice. It returns nil if there is no text.
-func Notice(of *string, texts ...string) *string {
-	for _, text := range texts {
-		switch {
-		case text == "":
-		case of == nil:
-			of = &text
-		default:
-			of = new(*of + " " + text)
-		}
-	}
-	return of
-}
-
 // Preview returns the text that an agent reads when a step begins, without what depends on a session (its id
 // and branch). A step of several workflows is described for the first one. It returns the errors of
 // job.Instructions.
-func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
+func Preview(j *job.Job, st *job.Step) (*replies.StepInfo, error) {
 	text, err := job.Instructions(j, st)
 	if err != nil {
 		return nil, err

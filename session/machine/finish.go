@@ -10,6 +10,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
 // A Plan is what a finished_step will do, determined before its outputs are checked.
@@ -96,7 +97,7 @@ func (s *State) Replay(stepID string, same func(outputs.Map) bool) *StoredReply 
 
 // await says that the step is recorded, and which members of its group are pending. Of these, open may be
 // worked on now.
-func (r *FinishReply) await(stepID string, open, pending []string) {
+func await(r *replies.Finish, stepID string, open, pending []string) {
 	r.PendingConcurrentSteps = pending[:min(len(pending), ShownItems)]
 	needs := some(open)
 	if later := len(pending) - len(open); later > 0 {
@@ -109,7 +110,7 @@ func (r *FinishReply) await(stepID string, open, pending []string) {
 		stepID, needs))
 }
 
-// some is quoteList for steps that may belong to many items.
+// some is session.Quoted for steps that may belong to many items.
 func some(ids []string) string {
 	if more := len(ids) - ShownItems; more > 0 {
 		return session.Quoted(ids[:ShownItems]) + fmt.Sprintf(" and %d more", more)
@@ -239,7 +240,7 @@ type FinishInput struct {
 
 // Finish completes the plan's step, and advances if its entry is done (seed 000, 001.4.15 to
 // 001.4.18).
-func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *FinishReply) {
+func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *replies.Finish) {
 	n := s.Next(f.At)
 	if def.Ref.Hash != "" { // otherwise the job was edited before its last step ended; nothing has to be stored
 		n.Definition, n.CurrentEntryIndex = def.Ref, p.Index
@@ -295,7 +296,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		n.StepProgress = n.Isolate(def, p.Step.ID, "", f.At).StepProgress
 	}
 
-	r := NewFinishReply(NextStep, def.Notice, f.Evidence.notice(p.Step.ID))
+	r := replies.NewFinish(replies.NextStep, def.Notice, f.Evidence.notice(p.Step.ID))
 	stored := f.Call.stored(r)
 	stored.StepID, stored.EntryIndex = p.Step.ID, p.Index
 	next := n.move(def, p.Index, p.Pending, f, r)
@@ -303,11 +304,11 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	case p.Pending == nil && next <= p.Index:
 		stored.StepID = "" // the next round finishes the step again, which is not a repetition
 	case p.Pending != nil && r.BeginStep == nil:
-		r.await(p.Step.ID, n.Open(def, p.Index, p.Pending), p.Pending)
+		await(r, p.Step.ID, n.Open(def, p.Index, p.Pending), p.Pending)
 	case p.Pending != nil:
 		r.PendingConcurrentSteps = p.Pending[:min(len(p.Pending), ShownItems)]
 	case next == len(def.Workflow.Entries):
-		r.Status = WorkflowComplete
+		r.Status = replies.WorkflowComplete
 		r.Summary = new(n.summary(def, f.Lost))
 		all := n.AllOutputs(def)
 		r.AllOutputs, r.Closing = &all, def.Workflow.Closing
@@ -320,7 +321,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 // move begins what follows a step that is finished in s, in the entry at an index, and describes it in the
 // reply. pending are the steps that the entry still waits for. It returns the index of the current entry,
 // len(Entries) if the workflow is complete. s is being made.
-func (s *State) move(def *Definition, index int, pending []string, f FinishInput, r *FinishReply) int {
+func (s *State) move(def *Definition, index int, pending []string, f FinishInput, r *replies.Finish) int {
 	next, ids := s.opening(def, index, pending)
 	var d Described
 	switch {

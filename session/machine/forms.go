@@ -11,15 +11,8 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
-
-// A Round says in which round of its steps a repeated entry is.
-type Round struct {
-	Number int    `json:"number" jsonschema:"number of the round, from 1"`
-	AtMost int    `json:"at_most" jsonschema:"number of rounds after which a person is asked"`
-	Until  string `json:"until" jsonschema:"what ends the rounds"`
-	Failed string `json:"failed,omitempty" jsonschema:"why the last round did not end them"`
-}
 
 // A RoundEnd is the result of the program that ends a form's rounds.
 type RoundEnd struct {
@@ -143,19 +136,19 @@ func (s *State) ends(def *Definition, f *job.Form) bool {
 }
 
 // round returns the current round of a repeated form.
-func (s *State) round(f *job.Form) Round {
+func (s *State) round(f *job.Form) replies.Round {
 	if s != nil {
 		if p := s.Progress(f.Body[0][0]); p != nil && p.Round != nil {
 			return *p.Round
 		}
 	}
-	return Round{Number: 1, AtMost: f.Repeat.AtMost, Until: f.Repeat.Until.String()}
+	return replies.Round{Number: 1, AtMost: f.Repeat.AtMost, Until: f.Repeat.Until.String()}
 }
 
 func (s *State) lastRound(f *job.Form) bool { return s.round(f).Number >= f.Repeat.AtMost }
 
 // nextRound returns the round that follows the current one, which did not end the rounds.
-func (s *State) nextRound(def *Definition, f *job.Form) *Round {
+func (s *State) nextRound(def *Definition, f *job.Form) *replies.Round {
 	r := s.round(f)
 	r.Number++
 	if p := s.Progress(f.Body[len(f.Body)-1][0]); f.Repeat.Until.Run != nil && p != nil && p.Ended != nil {
@@ -272,7 +265,7 @@ func (s *State) Ends(def *Definition, p *Plan, fin FinishInput) bool {
 }
 
 // RoundOf returns the round of a step, or nil.
-func (s *State) RoundOf(def *Definition, id string) *Round {
+func (s *State) RoundOf(def *Definition, id string) *replies.Round {
 	if f := def.Workflow.Form(def.Workflow.Find(id)); f != nil && f.Repeat != nil {
 		return new(s.round(f))
 	}
@@ -361,7 +354,7 @@ func (s *State) value(def *Definition, st *job.Step, name string) (v outputs.Val
 	index := def.Workflow.Find(st.ID)
 	if _, i, item := job.SplitItem(st.ID); item {
 		if name == job.ItemName {
-			return s.itemInfo(def, st.ID).argument(), true
+			return argument(s.itemInfo(def, st.ID)), true
 		}
 		for _, id := range slices.Backward(def.Workflow.Entries[index]) {
 			if p := s.Progress(job.Item(id, i)); !ok && p.Done() {

@@ -10,16 +10,17 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/replies"
 )
 
 // Abort ends the session (seed 000, 001.6.5).
-func (s *State) Abort(c Call, explanation string, at time.Time) (*State, *AbortReply) {
+func (s *State) Abort(c Call, explanation string, at time.Time) (*State, *replies.Abort) {
 	n := s.Next(at)
 	n.Status = Aborted
 	n.AbortReason = &explanation
 	n.CompletedAt = &at
 	n.settle(at)
-	r := &AbortReply{
+	r := &replies.Abort{
 		AbortedWorkflow: s.JobName + "/" + s.WorkflowName,
 		AbortedStep:     s.CurrentStepID,
 		Explanation:     explanation,
@@ -90,14 +91,14 @@ func (s *State) notBegun(def *Definition, stepID string) bool {
 // own item, from the step on. The other members and items stay as they are.
 func (s *State) GoTo(
 	def *Definition, c Call, to int, stepID string, all bool, at time.Time, texts Instructions,
-) (*State, *GoToReply) {
+) (*State, *replies.GoTo) {
 	here, _, _ := s.Position(def)
 	restart := s.restarts(def, to, stepID, all)
 	def = s.keepProtected(def)
 	n := s.Next(at)
 	n.Definition = def.Ref
 	round := n.sameRound(def, here, to)
-	r := &GoToReply{Notice: Notice(nil, def.Notice)}
+	r := &replies.GoTo{Notice: replies.Notice(nil, def.Notice)}
 	r.InvalidatedSteps = n.withdraw(def, at, stepID, func(id string) bool {
 		entry := def.Workflow.Find(id)
 		return entry > to || entry == to && (restart == nil || slices.Contains(restart, id))
@@ -161,7 +162,7 @@ func (s *State) restarts(def *Definition, to int, stepID string, all bool) (ids 
 
 // sameRound returns the round to continue if a go_to_step leads to the first step of the session's current
 // repeated form, or nil.
-func (s *State) sameRound(def *Definition, here, to int) *Round {
+func (s *State) sameRound(def *Definition, here, to int) *replies.Round {
 	f := def.Workflow.Form(to)
 	if f == nil || f.Repeat == nil || def.Workflow.Form(here) != f {
 		return nil

@@ -13,18 +13,12 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
-// An ItemInfo describes the item that a step is about.
-type ItemInfo struct {
-	Index int             `json:"index" jsonschema:"position in the list, from 0"`
-	Count int             `json:"count" jsonschema:"number of items in the list"`
-	Value json.RawMessage `json:"value" jsonschema:"the item: a text or an object"`
-}
-
-// argument returns the item as an argument: its text, or an object as JSON without the white space that a
+// argument returns an item as an argument: its text, or an object as JSON without the white space that a
 // record adds.
-func (i *ItemInfo) argument() outputs.Value {
+func argument(i *replies.ItemInfo) outputs.Value {
 	var b bytes.Buffer
 	_ = json.Compact(&b, i.Value) // Value is valid JSON
 	text := b.String()
@@ -262,7 +256,7 @@ func (all progress) waits(entry job.Entry, item int) bool {
 }
 
 // itemInfo returns the item that a step is about, or nil.
-func (s *State) itemInfo(def *Definition, id string) *ItemInfo {
+func (s *State) itemInfo(def *Definition, id string) *replies.ItemInfo {
 	stepID, i, item := job.SplitItem(id)
 	if !item || s == nil {
 		return nil
@@ -271,7 +265,7 @@ func (s *State) itemInfo(def *Definition, id string) *ItemInfo {
 	if i >= len(all) {
 		return nil
 	}
-	return &ItemInfo{Index: i, Count: len(all), Value: all[i]}
+	return &replies.ItemInfo{Index: i, Count: len(all), Value: all[i]}
 }
 
 // Droppable returns why Drop refuses a step, or nil.
@@ -320,7 +314,7 @@ func (s *State) Drop(
 		}
 		n.Definition = def.Ref
 	}
-	n.move(def, here, pending, f, &FinishReply{})
+	n.move(def, here, pending, f, &replies.Finish{})
 	n.settle(o.At)
 	return n, nil
 }

@@ -17,6 +17,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
 // Instructions are the texts of the steps that a transition begins, by step id.
@@ -29,7 +30,7 @@ type NewSession struct {
 	Inputs     outputs.Map // as ParseInputs returns them
 	InstanceID *string
 	BranchName string
-	Branch     BranchStatus
+	Branch     replies.BranchStatus
 	BranchDue  bool // a branch is to be made
 	Parent     *string
 	CalledAs   string // the step of the parent that this session is; "" if none
@@ -70,7 +71,7 @@ func (c Call) stored(reply any) *StoredReply {
 // Begin makes a new session at the first entry of its workflow (seed 000, 001.3.7 to 001.3.14). If the
 // session is a step and all of its own steps are left out, it is complete at once, and its reply begins no
 // step.
-func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
+func Begin(def *Definition, b NewSession) (*State, *replies.Start, error) {
 	if len(def.Workflow.Entries) == 0 {
 		return nil, nil, NoSteps(def)
 	}
@@ -101,7 +102,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		Trace:           b.Trace,
 	}
 
-	r := &StartReply{Notice: Notice(nil, cmp.Or(b.Notice, def.Notice))}
+	r := &replies.Start{Notice: replies.Notice(nil, cmp.Or(b.Notice, def.Notice))}
 	switch first := s.skip(def, 0); {
 	case first < len(def.Workflow.Entries):
 		d := s.enter(def, first, b.At, b.Texts)

@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
 // A model is the state machine said again in the plainest words, to hold the real one against.
@@ -61,10 +62,10 @@ func (m *model) finish(step string) string {
 	if m.at == len(m.entries) {
 		m.at--
 		m.status = Completed
-		return string(WorkflowComplete)
+		return string(replies.WorkflowComplete)
 	}
 
-	return string(NextStep)
+	return string(replies.NextStep)
 }
 
 func (m *model) goTo(step string, all bool) bool {
@@ -135,7 +136,7 @@ func drive(t *testing.T, shape, commands []byte) {
 				if b%3 > 0 { // a text, short or long
 					out[0].Value = textOf(strings.Repeat(fmt.Sprint(b%5), 1+int(b%3-1)*outputs.MaxInlineText))
 				}
-				var r *FinishReply
+				var r *replies.Finish
 				s, r = s.Finish(def, p, FinishInput{
 					Call:    Call{Tool: ToolFinish},
 					At:      at,
@@ -302,7 +303,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 			Verdicts: []*Verdict{{
 				At:       at,
 				Reviewer: "r",
-				Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}},
+				Criteria: []replies.CriterionResult{{Criterion: "c", Feedback: new("f")}},
 			}},
 		}},
 	}

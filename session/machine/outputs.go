@@ -7,52 +7,8 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
-
-// A StepInput is one declared input of a step.
-type StepInput struct {
-	Name        string   `json:"name" jsonschema:"name of the input"`
-	Description string   `json:"description" jsonschema:"description of the input"`
-	FromStep    string   `json:"from_step,omitempty"`
-	Optional    bool     `json:"optional,omitzero" jsonschema:"true: it may have no value"`
-	Value       *string  `json:"value,omitempty" jsonschema:"its text; absent if it is files"`
-	Paths       []string `json:"paths,omitzero"`
-	NotGiven    bool     `json:"not_given,omitzero"`
-	Omitted     int      `json:"omitted,omitzero"`
-	Machine     string   `json:"machine,omitempty"`
-}
-
-// Tags implements fieldtag.Tagger.
-func (StepInput) Tags() map[string]string {
-	return map[string]string{
-		"FromStep": `jsonschema:"id of the step that made it; absent if it comes from the user"`,
-		"Paths":    `jsonschema:"its files, as submitted; absent if it is a text, or comes from the user"`,
-		"NotGiven": `jsonschema:"true: it has no value, since nobody gave one; files from a step are an empty list ` +
-			`then"`,
-		"Omitted": `jsonschema:"number of further files, or bytes of the text, not listed"`,
-		"Machine": `jsonschema:"other machine that has the files, with the project's folder there; absent if they ` +
-			`are here"`,
-	}
-}
-
-// A CompletedStep is a finished step and its outputs.
-type CompletedStep struct {
-	StepID  string      `json:"step_id" jsonschema:"id of the step"`
-	Items   string      `json:"items,omitempty"`
-	Outputs outputs.Map `json:"outputs" jsonschema:"files by output, as submitted; the beginning of a text"`
-	Omitted int         `json:"omitted,omitzero" jsonschema:"number of further files, not listed"`
-	Machine string      `json:"machine,omitempty"`
-}
-
-// Tags implements fieldtag.Tagger.
-func (CompletedStep) Tags() map[string]string {
-	return map[string]string{
-		"Items": `jsonschema:"of a step that is done for each item of a list: for how many it is done, such as ` +
-			`412 of 1000; their outputs are in step_inputs and all_outputs"`,
-		"Machine": `jsonschema:"other machine that has the files, with the project's folder there; absent if they ` +
-			`are here"`,
-	}
-}
 
 // listedBytes limits the paths of completed steps, and those of inputs, that a reply lists.
 const listedBytes = 64 << 10
@@ -73,7 +29,7 @@ func (l *listing) take(paths []string) (listed []string, omitted int) {
 }
 
 // show sets the value of an input.
-func (l *listing) show(in *StepInput, v outputs.Value) {
+func (l *listing) show(in *replies.StepInput, v outputs.Value) {
 	if v.Text == nil {
 		in.Paths, in.Omitted = l.take(append([]string{}, v.Paths...))
 		return
@@ -85,15 +41,15 @@ func (l *listing) show(in *StepInput, v outputs.Value) {
 
 // StepInputs returns the declared inputs of a step with their values; those of the first step include the inputs of
 // the workflow that no step takes.
-func (s *State) StepInputs(def *Definition, st *job.Step) []StepInput {
+func (s *State) StepInputs(def *Definition, st *job.Step) []replies.StepInput {
 	return s.stepInputs(def, st, newListing())
 }
 
 // stepInputs is StepInputs with the caller's limit. A nil State means no session, and so no values.
-func (s *State) stepInputs(def *Definition, st *job.Step, room *listing) []StepInput {
-	out := make([]StepInput, len(st.Inputs))
+func (s *State) stepInputs(def *Definition, st *job.Step, room *listing) []replies.StepInput {
+	out := make([]replies.StepInput, len(st.Inputs))
 	for i, in := range st.Inputs {
-		out[i] = StepInput{Name: in.Name, Description: in.Description, Optional: in.Optional}
+		out[i] = replies.StepInput{Name: in.Name, Description: in.Description, Optional: in.Optional}
 		if in.FromStep != "" {
 			s.fromSteps(&out[i], def, st, in, room)
 			continue
@@ -111,7 +67,7 @@ func (s *State) stepInputs(def *Definition, st *job.Step, room *listing) []StepI
 }
 
 // fromStart sets the value that was passed when the workflow was started.
-func (s *State) fromStart(out *StepInput, room *listing) {
+func (s *State) fromStart(out *replies.StepInput, room *listing) {
 	v, given := s.Inputs.Get(out.Name)
 	out.NotGiven = !given
 	if given {
@@ -121,7 +77,7 @@ func (s *State) fromStart(out *StepInput, room *listing) {
 
 // fromSteps sets the value made by an earlier step: in.FromStep or, if several of in.From are finished, the
 // newest. If no step has made it, a value passed at the start counts.
-func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.Input, room *listing) {
+func (s *State) fromSteps(out *replies.StepInput, def *Definition, st *job.Step, in job.Input, room *listing) {
 	from := def.Job.Step(in.FromStep).Output(in.File)
 	out.Name, out.FromStep = in.File, in.FromStep
 	if from != nil {
@@ -182,15 +138,15 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 
 // CompletedSteps returns the finished steps with their files, in the workflow's order; steps of items are
 // shortened.
-func (s *State) CompletedSteps(def *Definition) []CompletedStep {
+func (s *State) CompletedSteps(def *Definition) []replies.CompletedStep {
 	room := newListing()
-	out := []CompletedStep{}
+	out := []replies.CompletedStep{}
 	all := s.byID()
 	for i, entry := range def.Workflow.Entries {
 		for _, id := range entry {
 			if forEach(def, i) != nil {
 				if done, n := all.done(id, len(s.items(def, i))); done > 0 {
-					out = append(out, CompletedStep{
+					out = append(out, replies.CompletedStep{
 						StepID:  id,
 						Items:   fmt.Sprintf("%d of %d", done, n),
 						Outputs: outputs.Map{},
@@ -202,7 +158,7 @@ func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 			if !p.Done() {
 				continue
 			}
-			c := CompletedStep{StepID: id, Machine: s.outputsPlace(p)}
+			c := replies.CompletedStep{StepID: id, Machine: s.outputsPlace(p)}
 			for _, o := range p.Outputs {
 				paths, list := o.Value.Paths, o.Value.List
 				if o.Value.Text != nil {
@@ -236,7 +192,7 @@ func (s *State) outputsPlace(p *StepProgress) string {
 }
 
 // untaken returns the inputs of the workflow that no step takes, if a step is the first that is done.
-func (s *State) untaken(def *Definition, st *job.Step, room *listing) (all []StepInput) {
+func (s *State) untaken(def *Definition, st *job.Step, room *listing) (all []replies.StepInput) {
 	if def.Workflow == nil {
 		return nil
 	}
@@ -249,7 +205,7 @@ func (s *State) untaken(def *Definition, st *job.Step, room *listing) (all []Ste
 	}
 
 	for _, p := range def.Job.Untaken(def.Workflow) {
-		in := StepInput{Name: p.Name, Description: p.Description, Optional: !p.Required}
+		in := replies.StepInput{Name: p.Name, Description: p.Description, Optional: !p.Required}
 		if s != nil {
 			s.fromStart(&in, room)
 		}

@@ -15,6 +15,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
 // What no transition can have made is found in a record, each with words of its own, and a good record has none of it.
@@ -136,7 +137,7 @@ func TestWhatIsWrongWithARecord(t *testing.T) {
 func TestAnswersToRequestIDs(t *testing.T) {
 	s := testkit.Get(begin(memoryDefinition(t, "[a, b]"))).Must(t)
 	first, second := Call{Tool: ToolFinish, RequestID: new("q")}, Call{Tool: ToolFinish, RequestID: new("r")}
-	waiting := NewFinishReply(NextStep)
+	waiting := replies.NewFinish(replies.NextStep)
 	testkit.True(t, waiting.Waiting().Code == "members_pending" && waiting.Alone("Done.").Waiting() == nil,
 		"who waits for the others of a group")
 	testkit.Equal(t, s.KeepAnswer(Call{Tool: ToolFinish}, 1, waiting, nil), s, "a call without request_id")
@@ -146,8 +147,8 @@ func TestAnswersToRequestIDs(t *testing.T) {
 	testkit.Equal(t, kept.Revision, s.Revision+1)
 	testkit.True(t, kept.StoredReply(ToolGoTo, "q") == nil, "%+v", stored)
 
-	again := testkit.Get(ReplyOf[FinishReply](stored)).Must(t)
-	testkit.True(t, again != waiting && again.Status == NextStep, "%+v", again)
+	again := testkit.Get(ReplyOf[replies.Finish](stored)).Must(t)
+	testkit.True(t, again != waiting && again.Status == replies.NextStep, "%+v", again)
 	aliased := kept.Alias(stored, second)
 	testkit.Equal(t, aliased.StoredReply(ToolFinish, "r").EntryIndex, 1)
 	testkit.True(t, aliased.StoredReply(ToolFinish, "q") != nil && aliased.StoredReply(ToolFinish, "r").StepID == "",
@@ -161,15 +162,15 @@ func TestAnswersToRequestIDs(t *testing.T) {
 	refusal := session.NotNow(codes.BoardBusy, "Later.").With("n", 1)
 	refused := s.KeepAnswer(first, 0, nil, refusal).StoredReply(ToolFinish, "q")
 	refusal.Details["n"] = 2
-	_, err := ReplyOf[FinishReply](refused)
+	_, err := ReplyOf[replies.Finish](refused)
 	e, _ := err.(*session.Error)
 	testkit.Need(t, e != nil, "%v", err)
 	testkit.Equal(t, e.Code, codes.BoardBusy)
 	testkit.True(t, e.Details["n"] == 1, "%v", err)
-	testkit.Fails(t, testkit.Get(ReplyOf[FinishReply](&StoredReply{Tool: ToolFinish, Raw: json.RawMessage(`[]`)})).
+	testkit.Fails(t, testkit.Get(ReplyOf[replies.Finish](&StoredReply{Tool: ToolFinish, Raw: json.RawMessage(`[]`)})).
 		Err(), "reading the stored reply to finished_step")
-	testkit.Equal(t, testkit.Get(ReplyOf[FinishReply](&StoredReply{Raw: json.RawMessage(`{"status":"next_step"}`)})).
-		Must(t).Status, NextStep)
+	testkit.Equal(t, testkit.Get(ReplyOf[replies.Finish](&StoredReply{Raw: json.RawMessage(`{"status":"next_step"}`)})).
+		Must(t).Status, replies.NextStep)
 
 	placed := s.WithSource("here", "h")
 	testkit.Equal(t, placed.Sources["here"], "h")

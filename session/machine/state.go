@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
 // FormatVersion is the version of a session's JSON that this program writes. A session of a newer version is
@@ -34,16 +35,16 @@ const (
 // State never changes: a transition makes the next one, which shares unchanged parts. States that share parts
 // must not be encoded concurrently.
 type State struct {
-	FormatVersion int          `json:"format_version"`
-	SessionID     string       `json:"session_id"`
-	Revision      int64        `json:"revision"` // incremented by Next
-	JobName       string       `json:"job_name"`
-	WorkflowName  string       `json:"workflow_name"`
-	Goal          string       `json:"goal"`
-	Inputs        outputs.Map  `json:"inputs,omitempty"` // values of the workflow's inputs
-	InstanceID    *string      `json:"instance_id"`
-	BranchName    string       `json:"branch_name"`
-	BranchStatus  BranchStatus `json:"branch_status"`
+	FormatVersion int                  `json:"format_version"`
+	SessionID     string               `json:"session_id"`
+	Revision      int64                `json:"revision"` // incremented by Next
+	JobName       string               `json:"job_name"`
+	WorkflowName  string               `json:"workflow_name"`
+	Goal          string               `json:"goal"`
+	Inputs        outputs.Map          `json:"inputs,omitempty"` // values of the workflow's inputs
+	InstanceID    *string              `json:"instance_id"`
+	BranchName    string               `json:"branch_name"`
+	BranchStatus  replies.BranchStatus `json:"branch_status"`
 	// no transition has recorded yet that the branch was made
 	BranchDue         bool          `json:"branch_due,omitempty"`
 	Status            SessionStatus `json:"status"`
@@ -122,10 +123,10 @@ type StepProgress struct {
 	// the items in its outputs over which a for_each iterates
 	Lists map[string][]json.RawMessage `json:"lists,omitempty"`
 	// on the first step of a repeated form; nil means the first round
-	Round   *Round    `json:"round,omitempty"`
-	Child   string    `json:"child,omitempty"`   // the session of a step that is a workflow
-	Ended   *RoundEnd `json:"ended,omitempty"`   // on the last step of a round: what its ending program said
-	Dropped *Override `json:"dropped,omitempty"` // a person dropped its item
+	Round   *replies.Round `json:"round,omitempty"`
+	Child   string         `json:"child,omitempty"`   // the session of a step that is a workflow
+	Ended   *RoundEnd      `json:"ended,omitempty"`   // on the last step of a round: what its ending program said
+	Dropped *Override      `json:"dropped,omitempty"` // a person dropped its item
 	// the folder in which its item is worked on until it is merged, relative to the session's; "" means the
 	// session's, "." means that the item gets one later
 	Folder string `json:"folder,omitempty"`
@@ -322,7 +323,7 @@ func (s *State) findReply(match func(*StoredReply) bool) *StoredReply {
 
 // KeepAnswer stores the answer to a finished_step that moved nothing, a reply or a refusal, under the call's
 // request_id. Without a request_id it returns s.
-func (s *State) KeepAnswer(c Call, entry int, reply *FinishReply, refusal *session.Error) *State {
+func (s *State) KeepAnswer(c Call, entry int, reply *replies.Finish, refusal *session.Error) *State {
 	if c.RequestID == nil {
 		return s
 	}
@@ -423,4 +424,21 @@ func (e *Evidence) imported() *Evidence {
 	n := *e
 	n.Imported, n.Others = true, e.Others.imported()
 	return &n
+}
+
+// Branch returns the git branch made for the session, or "". An imported session has no branch of its own.
+func (s *State) Branch() string {
+	made := s.BranchStatus == replies.BranchCreated || s.BranchStatus == replies.BranchCheckedOut
+	if !made || s.ImportedAt != nil {
+		return ""
+	}
+	return s.BranchName
+}
+
+// BranchInWords returns the name of the session's branch for people. The branch may not exist in git.
+func (s *State) BranchInWords() string {
+	if s.BranchStatus == replies.BranchNamed || s.BranchStatus == replies.BranchOutsideGit {
+		return s.BranchName + " (" + string(s.BranchStatus) + ")"
+	}
+	return s.BranchName
 }

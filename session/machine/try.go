@@ -6,6 +6,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
 // A Try is one review of a step's outputs by the external reviewer. It is recorded as open before the
@@ -58,19 +59,19 @@ func (f FileHash) Same(o FileHash) bool { return f.Path == o.Path && f.Output ==
 
 // A Verdict is the result of one review, or of one file in it.
 type Verdict struct {
-	At         time.Time         `json:"at"`
-	Reviewer   string            `json:"reviewer"`
-	RunEach    string            `json:"run_each"`
-	TargetFile *string           `json:"target_file"`
-	Key        string            `json:"key"`    // identifies the review within the step
-	Digest     string            `json:"digest"` // of what it judged; it applies to nothing else
-	Files      []FileHash        `json:"files"`
-	Passed     bool              `json:"passed"`
-	Feedback   string            `json:"feedback"`
-	Criteria   []CriterionResult `json:"criteria_results"`
-	Seconds    float64           `json:"seconds"`
-	Reused     bool              `json:"reused"`          // given in an earlier try for the same content
-	Check      *CheckRun         `json:"check,omitempty"` // for the verdict of a check, whose name is RunEach
+	At         time.Time                 `json:"at"`
+	Reviewer   string                    `json:"reviewer"`
+	RunEach    string                    `json:"run_each"`
+	TargetFile *string                   `json:"target_file"`
+	Key        string                    `json:"key"`    // identifies the review within the step
+	Digest     string                    `json:"digest"` // of what it judged; it applies to nothing else
+	Files      []FileHash                `json:"files"`
+	Passed     bool                      `json:"passed"`
+	Feedback   string                    `json:"feedback"`
+	Criteria   []replies.CriterionResult `json:"criteria_results"`
+	Seconds    float64                   `json:"seconds"`
+	Reused     bool                      `json:"reused"`          // given in an earlier try for the same content
+	Check      *CheckRun                 `json:"check,omitempty"` // for the verdict of a check, whose name is RunEach
 }
 
 // A CheckRun says how a check ended. Verdict.Digest covers what it judged, and its definition.

@@ -14,6 +14,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -105,7 +106,7 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 	testkit.Must(t, err)
 	def = def.For(s)
 
-	step := func(info *StepInfo) string {
+	step := func(info *replies.StepInfo) string {
 		text := info.StepID + " " + info.Position
 		if info.Item != nil {
 			text += fmt.Sprintf(", item %s of %d", info.Item.Value, info.Item.Count)
@@ -121,7 +122,7 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 		}
 		return text
 	}
-	begun := func(first *StepInfo, others []StepInfo) {
+	begun := func(first *replies.StepInfo, others []replies.StepInfo) {
 		if first != nil {
 			say("begins %s", step(first))
 		}
@@ -179,7 +180,7 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 			default:
 				ids, ends := s.Begins(def, p, fin), s.Ends(def, p, fin)
 				fin.Texts = testkit.Get(def.KeptTexts(ids)).Must(t)
-				var r *FinishReply
+				var r *replies.Finish
 				s, r = s.Finish(def, p, fin)
 				if ends {
 					say("ends")
@@ -200,7 +201,7 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 				break
 			}
 			texts := testkit.Get(def.KeptTexts(s.Restarts(def, to, id, false))).Must(t)
-			var r *GoToReply
+			var r *replies.GoTo
 			s, r = s.GoTo(def, Call{Tool: ToolGoTo}, to, id, false, at, texts)
 			say("again %v", r.InvalidatedSteps)
 			begun(r.BeginStep, r.ConcurrentSteps)

@@ -15,13 +15,14 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 )
 
 // A job is a step that needs an agent.
 type job struct {
 	stepRef
 	state      *machine.State
-	reply      *machine.StepReply
+	reply      *replies.Step
 	executions []task.Execution // of this step, newest first
 	ended      []*machine.State // workflows that its agents have started and that have ended since
 	// why a person cannot pass the outputs, or why outputs that they passed were refused; or ""
@@ -92,7 +93,7 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 	if err != nil {
 		return err
 	}
-	if now.moved = r.Status != machine.NeedsWork; !now.moved {
+	if now.moved = r.Status != replies.NeedsWork; !now.moved {
 		d.failed[p] = deref(r.Feedback)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -29,10 +30,10 @@ const root, child = "12345678", "87654321"
 type called struct {
 	Workplace
 	states   map[string]*machine.State
-	members  map[string][]machine.Member
+	members  map[string][]replies.Member
 	started  []Started
 	changed  string
-	finish   func() (*machine.FinishReply, error)
+	finish   func() (*replies.Finish, error)
 	isolated string
 }
 
@@ -43,18 +44,18 @@ func (w *called) State(_ context.Context, id string) (*machine.State, error) {
 	return nil, session.NotNow(codes.UnknownSession, "There is no session %s.", id)
 }
 
-func (w *called) Step(_ context.Context, id string, _ *string) (*machine.StepReply, error) {
+func (w *called) Step(_ context.Context, id string, _ *string) (*replies.Step, error) {
 	members := w.members[id]
 	if members == nil {
-		members = []machine.Member{{StepID: w.states[id].CurrentStepID, State: "started"}}
+		members = []replies.Member{{StepID: w.states[id].CurrentStepID, State: "started"}}
 	}
-	return &machine.StepReply{Members: members}, nil
+	return &replies.Step{Members: members}, nil
 }
 
 func (w *called) Started(context.Context, map[string]bool) ([]Started, error) { return w.started, nil }
 func (w *called) Changed(context.Context, *machine.State, string) string      { return w.changed }
 
-func (w *called) Finish(context.Context, string, string, *machine.Question) (*machine.FinishReply, error) {
+func (w *called) Finish(context.Context, string, string, *machine.Question) (*replies.Finish, error) {
 	return w.finish()
 }
 
@@ -138,8 +139,8 @@ func TestWhatIsDue(t *testing.T) {
 		return &machine.StepProgress{StepID: "a", Question: &machine.Question{AskedAt: begun, Answer: a}}
 	}
 	passed := asked(&machine.Answer{Passed: true})
-	finish := func(r machine.FinishReply, err error) func(*leader, *called) {
-		return func(_ *leader, w *called) { w.finish = func() (*machine.FinishReply, error) { return &r, err } }
+	finish := func(r replies.Finish, err error) func(*leader, *called) {
+		return func(_ *leader, w *called) { w.finish = func() (*replies.Finish, error) { return &r, err } }
 	}
 	calls := &machine.StepProgress{StepID: "a", Child: child}
 	begins := func(status ...machine.SessionStatus) func(*leader, *called) {
@@ -202,21 +203,21 @@ func TestWhatIsDue(t *testing.T) {
 			d.agents[stepRef{root, "a"}].handedIn()
 		}, ""},
 		"they pass it": {"a", passed, "",
-			finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
+			finish(replies.Finish{Status: replies.NextStep}, nil), "moved"},
 		"it is refused": {"a", passed, "",
-			finish(machine.FinishReply{}, session.NotNow(codes.StepFinished, "A file is gone.")),
+			finish(replies.Finish{}, session.NotNow(codes.StepFinished, "A file is gone.")),
 			"a (StateError: A file is gone.)"},
 		"it cannot be kept": {"a", passed, "",
-			finish(machine.FinishReply{}, errors.New("disk full")), "error: disk full"},
+			finish(replies.Finish{}, errors.New("disk full")), "error: disk full"},
 		"the store is away": {"a", passed, "",
-			finish(machine.FinishReply{},
+			finish(replies.Finish{},
 				session.NotNow(codes.StoreUnavailable, "Again.").Because(store.ErrUnavailable)),
 			"error: StateError: Again."},
 		"its checks fail": {"a", passed, "",
-			finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("It does not build.")}, nil),
+			finish(replies.Finish{Status: replies.NeedsWork, Feedback: new("It does not build.")}, nil),
 			"a (It does not build.)"},
 		"its checks run": {"a", passed, "",
-			finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("Checks running: tests")}, nil),
+			finish(replies.Finish{Status: replies.NeedsWork, Feedback: new("Checks running: tests")}, nil),
 			"again within 1s"},
 		"its files changed": {"a", asked(nil), "", func(_ *leader, w *called) {
 			w.changed = "a.md has changed"
@@ -240,13 +241,13 @@ func TestWhatIsDue(t *testing.T) {
 				"resume the run."},
 		"it is complete, and a person " +
 			"must act": {"a b", calls, "",
-			finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("The last round is over.")}, nil),
+			finish(replies.Finish{Status: replies.NeedsWork, Feedback: new("The last round is over.")}, nil),
 			"b; a failed: The last round is over."},
 		"they have let it go on": {"a", calls, "",
-			finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
+			finish(replies.Finish{Status: replies.NextStep}, nil), "moved"},
 		"its outputs are lost": {"a", calls, "",
-			finish(machine.FinishReply{}, session.NotNow(codes.InstructionsLost, "No.")), "a failed: No."},
-		"it is complete, and the store is away": {"a", calls, "", finish(machine.FinishReply{}, store.ErrUnavailable),
+			finish(replies.Finish{}, session.NotNow(codes.InstructionsLost, "No.")), "a failed: No."},
+		"it is complete, and the store is away": {"a", calls, "", finish(replies.Finish{}, store.ErrUnavailable),
 			"error: " + store.ErrUnavailable.Error()},
 		"it is gone": {"a b", calls, "", func(_ *leader, w *called) {
 			delete(w.states, child)
@@ -274,12 +275,12 @@ func TestWhatIsDue(t *testing.T) {
 			}
 			w := &called{
 				states:  map[string]*machine.State{root: s, child: {Status: machine.Completed}},
-				members: map[string][]machine.Member{},
+				members: map[string][]replies.Member{},
 			}
 			for m := range strings.FieldsSeq(c.members) {
 				id, completed := strings.CutSuffix(m, ":completed")
 				w.members[root] = append(w.members[root],
-					machine.Member{StepID: id, State: map[bool]string{true: "completed", false: "started"}[completed]})
+					replies.Member{StepID: id, State: map[bool]string{true: "completed", false: "started"}[completed]})
 			}
 
 			lead.Run.SessionID, lead.Run.Children = root, nil
@@ -345,12 +346,12 @@ func TestWhatIsDue(t *testing.T) {
 	testkit.Write(t, filepath.Join(folder, "item.md"), "made")
 	s.Progress("merge:port[0]").Folder = folder
 	delete(d.unmerged, at("merge:port[0]"))
-	w.finish = func() (*machine.FinishReply, error) { return nil, errors.New("not now") }
+	w.finish = func() (*replies.Finish, error) { return nil, errors.New("not now") }
 	merge := d.itemWork(at("merge:port[0]"), s)
 	testkit.Fails(t, testkit.Get(merge(t.Context())).Err(), "not now")
 
 	testkit.Get(os.Stat(folder)).Must(t)
-	w.finish = func() (*machine.FinishReply, error) { return new(machine.FinishReply), nil }
+	w.finish = func() (*replies.Finish, error) { return new(replies.Finish), nil }
 	testkit.Equal(t, testkit.Get(merge(t.Context())).Must(t), "")
 	testkit.FailsWith(t, testkit.Get(os.Stat(folder)).Err(), os.ErrNotExist)
 	testkit.Get(os.Stat(filepath.Join(lead.Attempt.Workspace, "item.md"))).Must(t)
@@ -358,10 +359,10 @@ func TestWhatIsDue(t *testing.T) {
 
 // Why a step is not finished is told to its next agent, and to people.
 func TestWhyAStepIsNotFinished(t *testing.T) {
-	step := &machine.StepInfo{
+	step := &replies.StepInfo{
 		StepID:    "draft",
 		SessionID: "0123abcd",
-		ExpectedOutputs: []machine.ExpectedOutput{{Name: "doc", Type: "file", Required: true},
+		ExpectedOutputs: []replies.ExpectedOutput{{Name: "doc", Type: "file", Required: true},
 			{Name: "notes", Type: "string"}},
 	}
 
@@ -436,7 +437,7 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 }
 
 func TestPromptsOfAgentsThatGoOn(t *testing.T) {
-	step := &machine.StepInfo{StepID: "draft", SessionID: "0123abcd", Instructions: "Merge it."}
+	step := &replies.StepInfo{StepID: "draft", SessionID: "0123abcd", Instructions: "Merge it."}
 	children := []*machine.State{{
 		JobName:      "a",
 		WorkflowName: "b",

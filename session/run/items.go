@@ -7,6 +7,7 @@ import (
 
 	definition "deepwork/catalog/job"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 )
 
 // The items of a list whose form asks for isolation have their own worktrees. A worktree is made before the
@@ -16,7 +17,7 @@ import (
 
 // mayMerge reports whether a merge may be done now: no earlier item is open. members are those of the open
 // items, in order.
-func mayMerge(stepID string, members []machine.Member) bool {
+func mayMerge(stepID string, members []replies.Member) bool {
 	_, mine, _ := definition.SplitItem(stepID)
 	_, first, _ := definition.SplitItem(members[0].StepID)
 	return mine == first

@@ -23,6 +23,7 @@ import (
 	"deepwork/session/attempt/attempttest"
 	"deepwork/session/board"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -73,13 +74,13 @@ func (w *desk) State(context.Context, string) (*machine.State, error) {
 	return w.state(), nil
 }
 
-func (w *desk) Step(_ context.Context, id string, _ *string) (*machine.StepReply, error) {
+func (w *desk) Step(_ context.Context, id string, _ *string) (*replies.Step, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	step := w.state().CurrentStepID
-	return &machine.StepReply{
-		Members:   []machine.Member{{StepID: step, State: "started"}},
-		BeginStep: &machine.StepInfo{StepID: step, SessionID: id},
+	return &replies.Step{
+		Members:   []replies.Member{{StepID: step, State: "started"}},
+		BeginStep: &replies.StepInfo{StepID: step, SessionID: id},
 	}, nil
 }
 
@@ -98,11 +99,11 @@ func (w *desk) Admit(g Grant) (Connection, func() bool, error) {
 	}, nil
 }
 
-func (w *desk) Finish(context.Context, string, string, *machine.Question) (*machine.FinishReply, error) {
+func (w *desk) Finish(context.Context, string, string, *machine.Question) (*replies.Finish, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.passed = true
-	return &machine.FinishReply{Status: machine.WorkflowComplete}, nil
+	return &replies.Finish{Status: replies.WorkflowComplete}, nil
 }
 
 func (w *desk) Start(context.Context, *board.Run, string) (string, error) { return "12345678", nil }
@@ -294,7 +295,7 @@ func (*away) Defined(context.Context, *machine.State, string) (*definition.Step,
 
 func TestTheFirstPromptHasAllThatAnAgentNeeds(t *testing.T) {
 	s := &machine.State{JobName: "alpha", WorkflowName: "main"}
-	step := &machine.StepInfo{StepID: "draft", SessionID: "0123abcd"}
+	step := &replies.StepInfo{StepID: "draft", SessionID: "0123abcd"}
 	before := &task.Execution{FinalMessage: new("half done\nsee notes.md")}
 	got := testkit.Get(firstPrompt(" Ship it\n", s, step, []string{"review"}, before, "the tests fail", true)).Must(t)
 	testkit.ContainsAll(t, got, []string{"# Goal\n\nShip it\n\n# Your step: " +

@@ -9,6 +9,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/board"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 )
 
 // lookAgain is the time between looks at sessions that others may have moved, and at outputs about which a
@@ -54,7 +55,7 @@ func (d *leader) person(
 	}
 
 	switch {
-	case r.Status != machine.NeedsWork:
+	case r.Status != replies.NeedsWork:
 		now.moved = true
 		delete(now.open, p)
 		d.attemptLead.Note("step %s: a person passed it", p.step)

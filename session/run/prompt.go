@@ -9,11 +9,12 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/executors"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 )
 
 // firstPrompt asks an agent to do a step and, in worktrees, to commit its files.
 func firstPrompt(
-	goal string, s *machine.State, step *machine.StepInfo, others []string, before *task.Execution, told string,
+	goal string, s *machine.State, step *replies.StepInfo, others []string, before *task.Execution, told string,
 	commit bool,
 ) (string, error) {
 	data, err := json.MarshalIndent(step, "", "  ")
@@ -49,7 +50,7 @@ func firstPrompt(
 	return b.String(), nil
 }
 
-func howToFinish(step *machine.StepInfo) string {
+func howToFinish(step *replies.StepInfo) string {
 	return fmt.Sprintf(`When its outputs are written, call the tool finished_step of the MCP server %s with `+
 		`session_id %q, step_id %q and the outputs. If it answers needs_work, do what its feedback says and call `+
 		`it again. The step is done only when it answers next_step or workflow_complete; then end.
@@ -57,13 +58,13 @@ func howToFinish(step *machine.StepInfo) string {
 }
 
 // againPrompt sends back an agent that ended without finishing its step.
-func againPrompt(step *machine.StepInfo, s *machine.State, told string) string {
+func againPrompt(step *replies.StepInfo, s *machine.State, told string) string {
 	return fmt.Sprintf("You ended, and the step %s is not finished: %s\n\n%s", step.StepID, missing(step, s, told),
 		howToFinish(step))
 }
 
 // missing says why a step is not finished, with what its last review said. told is what is already known.
-func missing(step *machine.StepInfo, s *machine.State, told string) string {
+func missing(step *replies.StepInfo, s *machine.State, told string) string {
 	if told != "" {
 		return told
 	}
@@ -115,7 +116,7 @@ func limitReached(before *task.Execution) string {
 }
 
 // expects names the outputs of a step, since an agent may have forgotten one.
-func expects(step *machine.StepInfo) string {
+func expects(step *replies.StepInfo) string {
 	var names []string
 	for _, o := range step.ExpectedOutputs {
 		text := fmt.Sprintf("%q (%s)", o.Name, o.Type)
@@ -131,12 +132,12 @@ func expects(step *machine.StepInfo) string {
 }
 
 // limitPrompt tells an agent to continue after a limit of its provider has ended it.
-func limitPrompt(step *machine.StepInfo) string {
+func limitPrompt(step *replies.StepInfo) string {
 	return "The limit that stopped you has ended. Go on where you were.\n\n" + howToFinish(step)
 }
 
 // childPrompt tells an agent to continue after others have done its nested workflow.
-func childPrompt(step *machine.StepInfo, children []*machine.State) string {
+func childPrompt(step *replies.StepInfo, children []*machine.State) string {
 	var b strings.Builder
 	for _, c := range children {
 		fmt.Fprintf(&b, "The workflow %s/%s that you started (session %s) is %s.", c.JobName, c.WorkflowName,
@@ -152,7 +153,7 @@ func childPrompt(step *machine.StepInfo, children []*machine.State) string {
 }
 
 // mergePrompt asks an agent to do what the merge of an item needs first.
-func mergePrompt(step *machine.StepInfo, told string) string {
+func mergePrompt(step *replies.StepInfo, told string) string {
 	return fmt.Sprintf("# Your step: %s\n\n%s %s\n\nResolve that so that what both branches want holds, see to it "+
 		"that what can be checked still passes, commit, and end. The branch is merged when you have ended: do not "+
 		"call finished_step, and change no other branch.\n",

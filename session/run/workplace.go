@@ -15,6 +15,7 @@ import (
 	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 )
 
 // A Workplace is the folder in which a run works, with the sessions of its workflow and an endpoint for its
@@ -28,7 +29,7 @@ type Workplace interface {
 	Started(ctx context.Context, parents map[string]bool) ([]Started, error)
 	// Step returns what get_step returns for a step of the current entry, or for all of them if stepID is
 	// nil.
-	Step(ctx context.Context, sessionID string, stepID *string) (*machine.StepReply, error)
+	Step(ctx context.Context, sessionID string, stepID *string) (*replies.Step, error)
 	// Defined returns a step by the definition of a session's job; an empty one if there is no such step.
 	Defined(ctx context.Context, s *machine.State, stepID string) (*definition.Step, error)
 	// Changed says how the files of a question to a person have changed since they were handed in, or returns
@@ -36,7 +37,7 @@ type Workplace interface {
 	Changed(ctx context.Context, s *machine.State, stepID string) string
 	// Finish finishes a step with the outputs that a person has passed. If q is nil, the step merges an item,
 	// and its branch is merged already. The error is a session.Error if the outputs are refused.
-	Finish(ctx context.Context, sessionID, stepID string, q *machine.Question) (*machine.FinishReply, error)
+	Finish(ctx context.Context, sessionID, stepID string, q *machine.Question) (*replies.Finish, error)
 	// Isolate records the absolute path of the folder in which the item of a step is worked on from now on.
 	Isolate(ctx context.Context, sessionID, stepID, folder string) error
 	// Admit lets an agent call the endpoint until end is called. end cancels calls in progress without

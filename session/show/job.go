@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/job"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 )
 
 // Takes describes an input of a workflow in short, such as string, required.
@@ -25,7 +25,7 @@ func Takes(p job.Parameter) string {
 
 // Steps prints the inputs and forms of a job's workflows and each of its steps, even if some instructions
 // cannot be read; the error is about those.
-func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, error)) error {
+func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*replies.StepInfo, error)) error {
 	for _, wf := range j.Workflows {
 		if len(wf.Inputs) == 0 {
 			continue
@@ -89,7 +89,7 @@ func order(w io.Writer, j *job.Job, wf *job.Workflow) {
 }
 
 // Step prints the texts of a step unchanged, under headings: what an agent will read.
-func Step(w io.Writer, j *job.Job, s *job.Step, info *machine.StepInfo) {
+func Step(w io.Writer, j *job.Job, s *job.Step, info *replies.StepInfo) {
 	fmt.Fprintf(w, "=== %s/%s: %s ===\n", j.Name, s.Ref(), Inline(s.Name))
 	fmt.Fprintf(w, "\n--- where ---\n")
 	for _, place := range places(j, s) {

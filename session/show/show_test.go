@@ -17,6 +17,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
 // Escape sequences are left out, and colors stay where they are shown.
@@ -90,7 +91,7 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 					Seconds:    12.34,
 					Feedback:   " too\nlong ",
 					Files:      []machine.FileHash{a},
-					Criteria: []machine.CriterionResult{{Criterion: "Is it short?", Feedback: new("it\nis not")},
+					Criteria: []replies.CriterionResult{{Criterion: "Is it short?", Feedback: new("it\nis not")},
 						{Criterion: "Is it true?", Passed: true, Feedback: new(" ")}},
 				}},
 		},
@@ -169,7 +170,7 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 			StartedAt: at(1),
 			Dropped:   &machine.Override{At: at(1), Identity: "ann", Reason: "obsolete"},
 		},
-		{StepID: "fix", StartedAt: at(1), Round: &machine.Round{Number: 2}},
+		{StepID: "fix", StartedAt: at(1), Round: &replies.Round{Number: 2}},
 		{
 			StepID:    "workflow:publish",
 			StartedAt: at(1),
@@ -213,7 +214,7 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 		ParentSessionID: new("89abcdef"),
 		AttemptID:       "t",
 		BranchName:      "b",
-		BranchStatus:    machine.BranchNamed,
+		BranchStatus:    replies.BranchNamed,
 		Definition:      machine.DefinitionRef{JobDir: "/job"},
 		Pinned:          &machine.Pinned{Reviewer: `["review","-x"]`, Pin: true},
 		Inputs:          outputs.Map{{Key: "topic", Value: outputs.Value{Text: new("cats")}}},
@@ -268,27 +269,27 @@ func TestAJobIsShownAsAnAgentReadsIt(t *testing.T) {
 	j, faults := job.Parse("/job", "job.yml", []byte(everyPart))
 	testkit.Need(t, j != nil, "%v", faults)
 	var out bytes.Buffer
-	err := Steps(&out, j, func(s *job.Step) (*machine.StepInfo, error) {
-		info := &machine.StepInfo{JobDir: j.Dir, Instructions: "Do " + s.ID, CommonJobInfo: new("Info\n")}
+	err := Steps(&out, j, func(s *job.Step) (*replies.StepInfo, error) {
+		info := &replies.StepInfo{JobDir: j.Dir, Instructions: "Do " + s.ID, CommonJobInfo: new("Info\n")}
 		switch s.ID {
 		case "c":
 			return nil, errors.New("c cannot be read")
 		case "b":
-			info.Inputs = []machine.StepInput{{Name: "topic", Description: "What"},
+			info.Inputs = []replies.StepInput{{Name: "topic", Description: "What"},
 				{Name: "out", Description: "made", FromStep: "a"}}
-			info.Checks = []machine.CheckInfo{{
+			info.Checks = []replies.CheckInfo{{
 				Name:    "tests",
 				Run:     []string{"make", "test"},
 				Protect: []string{"*_test.go", "go.mod"},
 			}, {Name: "lint", Run: []string{"lint"}}}
-			info.ExpectedOutputs = []machine.ExpectedOutput{{
+			info.ExpectedOutputs = []replies.ExpectedOutput{{
 				Name:        "doc",
 				Type:        "file",
 				Description: "The\ndoc",
 				Required:    true,
 				Syntax:      "path",
 			}, {Name: "more", Type: "files", Description: "More", Syntax: "paths"}}
-			info.Reviews = []machine.ReviewInfo{{
+			info.Reviews = []replies.ReviewInfo{{
 				RunEach:  "doc",
 				Criteria: jsontext.OrderedMap[string]{}.Set("short", "Is it?"),
 				Guidance: new("be\nkind"),

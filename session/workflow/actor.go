@@ -15,6 +15,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/record"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -290,7 +291,7 @@ func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 	return r, nil
 }
 
-func (a *sessionActor) abort(who caller, explanation string) (*machine.AbortReply, error) {
+func (a *sessionActor) abort(who caller, explanation string) (*replies.Abort, error) {
 	r, err := a.repetition(who)
 	if err != nil {
 		return nil, err
@@ -301,17 +302,17 @@ func (a *sessionActor) abort(who caller, explanation string) (*machine.AbortRepl
 		}
 	}
 	if r != nil {
-		return machine.ReplyOf[machine.AbortReply](r)
+		return machine.ReplyOf[replies.Abort](r)
 	}
 	next, reply := a.state.Abort(who.Call, explanation, a.engine.now())
 	return reply, a.commit(who.MovedBy, next, nil)
 }
 
-func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all bool) (*machine.GoToReply, error) {
+func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all bool) (*replies.GoTo, error) {
 	if r, err := a.repetition(who); err != nil {
 		return nil, err
 	} else if r != nil {
-		return machine.ReplyOf[machine.GoToReply](r)
+		return machine.ReplyOf[replies.GoTo](r)
 	}
 
 	if a.state.Status != machine.Active {
@@ -348,7 +349,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 		return nil, err
 	}
 	next, r := a.state.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
-	r.Notice = machine.Notice(r.Notice, a.engine.unclosable(how, def, to))
+	r.Notice = replies.Notice(r.Notice, a.engine.unclosable(how, def, to))
 	w, made := record.Defining(def), &nestedWrites{root: a.root()}
 	if err := a.engine.calls(ctx, how, next, def, *cmp.Or(who.MovedBy, new("")),
 		beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {
@@ -385,7 +386,7 @@ func (a *sessionActor) branched(ctx context.Context, who caller) error {
 		return nil
 	}
 
-	err := branch.Tree{Root: a.engine.Root}.Make(ctx, s.BranchName, s.BranchStatus == machine.BranchCheckedOut)
+	err := branch.Tree{Root: a.engine.Root}.Make(ctx, s.BranchName, s.BranchStatus == replies.BranchCheckedOut)
 	if err != nil {
 		return session.NotNow(codes.GitFailed,
 			"Session '%s' has begun, but its branch '%s' could not be made: %v. Correct that and call get_step with "+

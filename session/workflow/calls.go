@@ -18,6 +18,7 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/record"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -142,7 +143,7 @@ type FinishArgs struct {
 	// Of is what an earlier call waited for, if this call repeats that one; nil means that this is the first.
 	// A repetition applies to that session and step. It does not begin a review of other content, nor begin a
 	// void try again.
-	Of *machine.Going `json:"-"`
+	Of *replies.Going `json:"-"`
 	// Untold means that nobody reads the reply, so a verdict that refuses the outputs is kept for the next
 	// call.
 	Untold bool `json:"-"`
@@ -161,7 +162,7 @@ func (FinishArgs) Tags() map[string]string {
 
 // Finish reports a step as finished (seed 000, 001.4). A call that repeats the step_id and outputs of the
 // last finished step, or its request_id, gets the same reply and changes nothing.
-func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, error) {
+func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*replies.Finish, error) {
 	arrived := time.Now()
 	a.Outputs = jsontext.Unquote(a.Outputs)
 	if a.Notes == nil {
@@ -184,7 +185,7 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 	a.RequestID = nil
 
 	var row store.Session
-	return call(ctx, c, machine.ToolFinish, request, &a, func(who caller) (*machine.FinishReply, string, error) {
+	return call(ctx, c, machine.ToolFinish, request, &a, func(who caller) (*replies.Finish, string, error) {
 		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {
 			return nil, "", err
@@ -192,10 +193,10 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 		row = f.Row
 		c.push(f.Began)
 		return f.Reply, row.ID, nil
-	}, func(r *machine.FinishReply, id string, replayed bool) {
+	}, func(r *replies.Finish, id string, replayed bool) {
 		c.follow(ctx, r.BeginStep, id)
 		r.BeginStep = c.here(r.BeginStep)
-		if r.Status == machine.WorkflowComplete {
+		if r.Status == replies.WorkflowComplete {
 			r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
 		}
 		if replayed {
@@ -255,7 +256,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		}
 		if err == nil && notice != "" {
 			noted, reply := *f, *f.Reply
-			reply.Notice = machine.Notice(reply.Notice, notice)
+			reply.Notice = replies.Notice(reply.Notice, notice)
 			noted.Reply = &reply
 			f = &noted
 		}
@@ -272,7 +273,7 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 				if stack := c.stackOf(ctx, ""); len(stack) > 0 {
 					top := stack[len(stack)-1]
 					again := *f.Reply
-					again.Notice = machine.Notice(again.Notice, fmt.Sprintf(
+					again.Notice = replies.Notice(again.Notice, fmt.Sprintf(
 						"This repeats the reply to the call that finished step '%s' of session '%s'. If you meant "+
 							"session '%s' (%s), which is at step '%s', pass its session_id.",
 						*a.StepID, id, top.SessionID, top.Workflow, top.Step))
@@ -333,7 +334,7 @@ func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err 
 
 	stack := c.stackOf(ctx, id)
 	asked := 0
-	var current []machine.StackEntry
+	var current []replies.StackEntry
 	for _, other := range slices.Backward(stack) {
 		if other.SessionID == id || other.Step != *a.StepID && asked == askedElsewhere {
 			continue
@@ -353,7 +354,7 @@ func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err 
 
 	here := refused.Message
 	if a.SessionID == nil || refused.Code == codes.UnknownStep { // otherwise the caller chose the session
-		if at := slices.IndexFunc(stack, func(e machine.StackEntry) bool { return e.SessionID == id }); at >= 0 {
+		if at := slices.IndexFunc(stack, func(e replies.StackEntry) bool { return e.SessionID == id }); at >= 0 {
 			here = fmt.Sprintf("Step '%s' is not current in session '%s' (%s), which is at step '%s'.", *a.StepID, id,
 				stack[at].Workflow, stack[at].Step)
 		}
@@ -388,14 +389,14 @@ type AbortArgs struct {
 }
 
 // Abort ends a session and takes it off the stack (seed 000, 001.6).
-func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*machine.AbortReply, error) {
+func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*replies.Abort, error) {
 	request := a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, machine.ToolAbort, request, &a, func(who caller) (*machine.AbortReply, string, error) {
-		return move(ctx, c, a.SessionID, func(_ context.Context, s *sessionActor) (*machine.AbortReply, error) {
+	return call(ctx, c, machine.ToolAbort, request, &a, func(who caller) (*replies.Abort, string, error) {
+		return move(ctx, c, a.SessionID, func(_ context.Context, s *sessionActor) (*replies.Abort, error) {
 			return s.abort(who, a.Explanation)
 		})
-	}, func(r *machine.AbortReply, id string, _ bool) {
+	}, func(r *replies.Abort, id string, _ bool) {
 		r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
 		r.Stack = c.stackOf(ctx, id)
 	})
@@ -422,14 +423,14 @@ type StepArgs struct {
 }
 
 // Step reads the current step without moving; it also resumes a session (DESIGN "Stacks").
-func (c *Conn) Step(ctx context.Context, args StepArgs) (*machine.StepReply, error) {
+func (c *Conn) Step(ctx context.Context, args StepArgs) (*replies.Step, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
 	defer c.calls.Done()
 
-	r, id, err := about(ctx, c, args.SessionID, func(id string) (*machine.StepReply, error) {
-		return ask(ctx, c.engine, id, func(ctx context.Context, a *sessionActor) (*machine.StepReply, error) {
+	r, id, err := about(ctx, c, args.SessionID, func(id string) (*replies.Step, error) {
+		return ask(ctx, c.engine, id, func(ctx context.Context, a *sessionActor) (*replies.Step, error) {
 			return a.step(ctx, caller{Identity: c.identity}, args)
 		})
 	})
@@ -442,14 +443,14 @@ func (c *Conn) Step(ctx context.Context, args StepArgs) (*machine.StepReply, err
 
 // follow pushes the session of the step that has begun onto the stack if it is another one than the call was
 // about: the step is a workflow. It does so also if the call is repeated.
-func (c *Conn) follow(ctx context.Context, info *machine.StepInfo, id string) {
+func (c *Conn) follow(ctx context.Context, info *replies.StepInfo, id string) {
 	if info != nil && info.SessionID != id && !c.holds(info.SessionID) {
 		_, _ = c.resume(ctx, info.SessionID) // on failure the next call names it
 	}
 }
 
 // here returns a copy of a step's description with the folder in which its agent works. info may be nil.
-func (c *Conn) here(info *machine.StepInfo) *machine.StepInfo {
+func (c *Conn) here(info *replies.StepInfo) *replies.StepInfo {
 	if info == nil {
 		return nil
 	}
@@ -469,14 +470,14 @@ type GoToArgs struct {
 // GoTo goes back to an earlier step, or restarts the current one. The progress of that step and of all later
 // ones moves to the session's history; files stay. The siblings of a member of a concurrent group stay as
 // they are, unless All is set.
-func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*machine.GoToReply, error) {
+func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*replies.GoTo, error) {
 	request := a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, machine.ToolGoTo, request, &a, func(who caller) (*machine.GoToReply, string, error) {
-		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*machine.GoToReply, error) {
+	return call(ctx, c, machine.ToolGoTo, request, &a, func(who caller) (*replies.GoTo, string, error) {
+		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*replies.GoTo, error) {
 			return s.goTo(ctx, who, a.StepID, a.All)
 		})
-	}, func(r *machine.GoToReply, id string, _ bool) {
+	}, func(r *replies.GoTo, id string, _ bool) {
 		c.follow(ctx, r.BeginStep, id)
 		r.BeginStep, r.Stack = c.here(r.BeginStep), c.stackOf(ctx, id)
 	})

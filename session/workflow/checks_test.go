@@ -16,6 +16,7 @@ import (
 	"deepwork/session/check"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 )
 
 // A checking is a project whose step one has checks, with a server and a session at that step.
@@ -57,7 +58,7 @@ func checked(t testing.TB, s *script, keys string) *checking {
 const handIn = `{"outputs":{"report":"r.md"},"step_id":"one"}`
 
 // hands hands in step one, and checks the status of the reply and words of its feedback.
-func (k *checking) hands(want machine.Status, words ...string) *machine.FinishReply {
+func (k *checking) hands(want replies.Status, words ...string) *replies.Finish {
 	k.t.Helper()
 	r := k.finish(k.c, handIn)
 	says(k.t, r, want, words...)
@@ -75,7 +76,7 @@ func TestACheckPassesWithExitCodeZeroAndIsInTheEvidence(t *testing.T) {
 		"["+s.yaml("")+
 			`, {run: [sh, -c, "test \"$DEEPWORK_TEST_SECRET\" = secret && test \"$(basename $PWD)\" = src"], in: `+
 			`src, pass_env: [DEEPWORK_TEST_SECRET]}]`, "").begin()
-	k.hands(machine.NextStep)
+	k.hands(replies.NextStep)
 	e := k.one().Evidence
 	testkit.Need(t, e != nil, "%d runs, evidence %s", s.runs(), toJSON(t, e))
 	testkit.Need(t, e.Kind == machine.ByChecks, "%d runs, evidence %s", s.runs(), toJSON(t, e))
@@ -96,7 +97,7 @@ func TestOneReplyNamesEveryFailedCheckInOrder(t *testing.T) {
 		`, {run: [sh, -c, "kill -KILL $$"], name: b}, {run: [sh, -c, "sleep 600"], timeout: 1, name: c}, {run: ` +
 		`[sh, -c, "sleep 600 >/dev/null 2>&1 &"], name: d}]`
 	k := checkedProject(t, true, checks, "").begin()
-	r := k.hands(machine.NeedsWork, "Checks failed: 4 of 5 of step 'one'", "Check 'a' (sh -c", "exit code 3",
+	r := k.hands(replies.NeedsWork, "Checks failed: 4 of 5 of step 'one'", "Check 'a' (sh -c", "exit code 3",
 		"first line\nsecond line", "SIGKILL", "did not end within its limit of 1s", "left processes running")
 	testkit.True(t, strings.Index(*r.Feedback, "Check 'a'") < strings.Index(*r.Feedback, "Check 'd'") &&
 		!strings.Contains(*r.Feedback, "'script'"), "feedback %s", *r.Feedback)
@@ -119,14 +120,14 @@ func TestAProgramThatCannotBeStartedIsAnErrorThatCountsNothing(t *testing.T) {
 func TestTheSameContentIsNotCheckedAgain(t *testing.T) {
 	s := newScript(t, "grep -q good src/a")
 	k := checked(t, s, "")
-	k.hands(machine.NeedsWork)
-	k.hands(machine.NeedsWork, "failed so far: 1")
+	k.hands(replies.NeedsWork)
+	k.hands(replies.NeedsWork, "failed so far: 1")
 	k.write("other.cache", "ignored")
 	k.git("commit", "--allow-empty", "-qm", "no change")
-	k.hands(machine.NeedsWork)
+	k.hands(replies.NeedsWork)
 	testkit.Equal(t, s.runs(), 1, "runs of the same content")
 	k.write("src/a", "good")
-	k.hands(machine.NextStep)
+	k.hands(replies.NextStep)
 	testkit.Equal(t, s.runs(), 2, "runs")
 }
 
@@ -134,11 +135,11 @@ func TestACheckWithFilesIsAboutThoseAlone(t *testing.T) {
 	for _, git := range []bool{true, false} {
 		s := newScript(t, "exit 0")
 		k := checkedProject(t, git, "["+s.yaml(", files: [src/**]")+"]", reviewedStep).begin()
-		k.hands(machine.NeedsWork, "Quality review required")
+		k.hands(replies.NeedsWork, "Quality review required")
 		for file, more := range map[string]int{"tests/t": 0, "src/deep/er": 1} {
 			before := s.runs()
 			k.write(file, "changed")
-			k.hands(machine.NeedsWork, "Quality review required")
+			k.hands(replies.NeedsWork, "Quality review required")
 			testkit.Equal(t, s.runs(), before+more, "git %t: runs after a change of %s", git, file)
 		}
 	}
@@ -151,11 +152,11 @@ func TestInAGroupACheckWithoutFilesIsBoundToTheOutputsAlone(t *testing.T) {
 
 	// The shortcut that finishes a group by its primary does not skip the checks of a member.
 	r := k.finish(k.c, `{"outputs":{}}`)
-	testkit.Need(t, r.Status == machine.NextStep, "reply %s", toJSON(t, r))
+	testkit.Need(t, r.Status == replies.NextStep, "reply %s", toJSON(t, r))
 	testkit.Need(t, r.BeginStep == nil, "reply %s", toJSON(t, r))
 	testkit.Need(t, len(r.PendingConcurrentSteps) == 1, "reply %s", toJSON(t, r))
 
-	k.hands(machine.WorkflowComplete)
+	k.hands(replies.WorkflowComplete)
 	c := k.one().Evidence.Checks[0].Check
 	testkit.True(t, c.Bound == check.ToOutputs && s.runs() == 1, "%d runs, check %s", s.runs(), toJSON(t, c))
 }
@@ -164,14 +165,14 @@ func TestContentThatChangesUnderACheckIsCheckedOnceMoreAndThenNotDecided(t *test
 	s := newScript(t, "")
 	k := checked(t, s, "")
 	s.says("date +%N > " + filepath.Join(k.root, "made"))
-	k.hands(machine.NeedsWork, "Not decided", "made", "Nothing has failed, and nothing has passed")
+	k.hands(replies.NeedsWork, "Not decided", "made", "Nothing has failed, and nothing has passed")
 	p := k.one()
 	testkit.Equal(t, s.runs(), 2, "%d runs, record %s", s.runs(), toJSON(t, p))
 	testkit.Equal(t, p.FailedChecks, 0, "%d runs, record %s", s.runs(), toJSON(t, p))
 	testkit.Equal(t, p.Newest().State, machine.TryVoid, "%d runs, record %s", s.runs(), toJSON(t, p))
 
 	s.says("echo same > " + filepath.Join(k.root, "made"))
-	k.hands(machine.NextStep)
+	k.hands(replies.NextStep)
 	testkit.Equal(t, s.runs(), 4, "runs in all")
 }
 
@@ -182,10 +183,10 @@ func TestALookAtChecksWhoseContentChanges(t *testing.T) {
 		k := checked(t, s, "")
 		k.how.ReplyWithin = time.Millisecond
 		look := finishArgs(t, handIn)
-		look.Of = k.hands(machine.NeedsWork, "Checks running").Going
+		look.Of = k.hands(replies.NeedsWork, "Checks running").Going
 		if later {
 			k.write("src/a", "else")
-			k.hands(machine.NeedsWork, "Checks running")
+			k.hands(replies.NeedsWork, "Checks running")
 		}
 		k.write("go.cache", "")
 		var x answered
@@ -194,7 +195,7 @@ func TestALookAtChecksWhoseContentChanges(t *testing.T) {
 			return x.err != nil || x.r.Going == nil
 		})
 		testkit.Need(t, x.err == nil, "later %t: %d runs, %v", later, s.runs(), x.err)
-		testkit.Equal(t, x.r.Status, machine.NextStep, "later %t: %d runs, %v", later, s.runs(), x.err)
+		testkit.Equal(t, x.r.Status, replies.NextStep, "later %t: %d runs, %v", later, s.runs(), x.err)
 		testkit.True(t, s.runs() >= 2, "later %t: %d runs, %v", later, s.runs(), x.err)
 	}
 }
@@ -203,17 +204,17 @@ func TestChecksAreSkippedNeitherByAReasonNorWithoutTheGate(t *testing.T) {
 	s := newScript(t, "exit 1")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", reviewedStep).begin(func(o *Options) { o.Reviews = false })
 	r := k.finish(k.c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"the user said so"}`)
-	says(t, r, machine.NeedsWork, "quality_review_override_reason skips no check")
+	says(t, r, replies.NeedsWork, "quality_review_override_reason skips no check")
 	s.says("exit 0")
 	k.write("src/a", "better")
-	k.hands(machine.NextStep)
+	k.hands(replies.NextStep)
 	e := k.one().Evidence
 	testkit.True(t, e.Kind == machine.Unreviewed && len(e.Checks) == 1, "evidence %s", toJSON(t, e))
 }
 
 func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 	k := checked(t, newScript(t, "exit 1"), "")
-	k.hands(machine.NeedsWork)
+	k.hands(replies.NeedsWork)
 	given, _ := GivenFor(k.record(k.id), "one")
 	grant := machine.Override{
 		Identity: "local",
@@ -223,9 +224,9 @@ func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 	}
 	testkit.Must(t, k.srv.OverrideFor(t.Context(), k.id, "one", grant))
 	k.write("src/a", "something else than what the person saw")
-	k.hands(machine.NeedsWork, "Checks failed")
+	k.hands(replies.NeedsWork, "Checks failed")
 	k.write("src/a", "a")
-	testkit.Contains(t, toJSON(t, k.hands(machine.NextStep).Notice), "known to be flaky")
+	testkit.Contains(t, toJSON(t, k.hands(replies.NextStep).Notice), "known to be flaky")
 
 	p := k.one()
 	testkit.Equal(t, p.Evidence.Kind, machine.ByPerson, "record %s", toJSON(t, p))
@@ -238,15 +239,15 @@ func TestNobodyPassesOverACheckWithOverrideNever(t *testing.T) {
 	s := newScript(t, "exit 1")
 	please := machine.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "please"}
 	k := checked(t, s, ", override: never")
-	k.hands(machine.NeedsWork)
+	k.hands(replies.NeedsWork)
 	refused(t, k.srv.OverrideFor(t.Context(), k.id, "one", please), session.StateError, codes.OverrideNeedsPerson,
 		"override: never")
-	k.hands(machine.NeedsWork, "Checks failed")
+	k.hands(replies.NeedsWork, "Checks failed")
 	k = checked(t, s, "")
-	k.hands(machine.NeedsWork)
+	k.hands(replies.NeedsWork)
 	testkit.Must(t, k.srv.OverrideFor(t.Context(), k.id, "one", please))
 	k.how.Override = config.OverrideNever
-	k.hands(machine.NeedsWork, "Checks failed")
+	k.hands(replies.NeedsWork, "Checks failed")
 }
 
 func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
@@ -273,7 +274,7 @@ func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 			r := k.finish(k.c, `{"outputs":{},"step_id":"zero"}`)
 			testkit.Equal(t, stepOf(r.BeginStep), "one")
 			testkit.Contains(t, toJSON(t, r.Notice), "counts for the next session")
-			k.hands(machine.NeedsWork, "Checks failed")
+			k.hands(replies.NeedsWork, "Checks failed")
 		})
 	}
 }
@@ -282,14 +283,14 @@ func TestGoingBackBringsNoCheckAway(t *testing.T) {
 	k := checkedProject(t, true, "["+newScript(t, "grep -q good src/a").yaml("")+"]", "")
 	k.write("src/a", "good")
 	k.begin()
-	k.hands(machine.NextStep)
+	k.hands(replies.NextStep)
 	k.alpha("[one, two, three]", testStep{id: "one", outputs: oneFile}, testStep{id: "two"}, testStep{id: "three"})
-	says(t, k.finish(k.c, `{"outputs":{},"step_id":"two"}`), machine.NextStep)
+	says(t, k.finish(k.c, `{"outputs":{},"step_id":"two"}`), replies.NextStep)
 	testkit.Must(t, errOf(k.c.GoTo(t.Context(), GoToArgs{StepID: "one"})))
 	k.write("src/a", "bad")
-	k.hands(machine.NeedsWork, "Checks failed")
+	k.hands(replies.NeedsWork, "Checks failed")
 	k.alpha("[one, two]", testStep{id: "one", outputs: oneFile}, testStep{id: "two"})
-	k.hands(machine.NeedsWork, "Checks failed")
+	k.hands(replies.NeedsWork, "Checks failed")
 }
 
 func TestACheckRunsOnlyIfItIsAllowed(t *testing.T) {
@@ -304,7 +305,7 @@ func TestACheckRunsOnlyIfItIsAllowed(t *testing.T) {
 	testkit.Equal(t, p.FailedChecks, 0, "%d runs, record %s", s.runs(), toJSON(t, p))
 
 	allowed = nil
-	k.hands(machine.NextStep)
+	k.hands(replies.NextStep)
 }
 
 func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
@@ -314,7 +315,7 @@ func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "")
 	k.how.ReplyWithin = time.Millisecond
 	k.begin()
-	w := k.hands(machine.NeedsWork, "Checks running: the checks of step 'one' are still running (0 of 1 done").Waiting()
+	w := k.hands(replies.NeedsWork, "Checks running: the checks of step 'one' are still running (0 of 1 done").Waiting()
 	testkit.True(t, w != nil && w.Code == "review_running", "waiting %v", w)
 
 	g := testkit.Get(k.c.Step(t.Context(), StepArgs{})).Must(t)
@@ -326,7 +327,7 @@ func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
 	testkit.Must(t, os.Remove(s.path+".wait"))
 	x := <-got
 	testkit.Need(t, x.err == nil, "%d runs, reply %s, %v", s.runs(), toJSON(t, x.r), x.err)
-	testkit.Equal(t, x.r.Status, machine.NextStep, "%d runs, reply %s, %v", s.runs(), toJSON(t, x.r), x.err)
+	testkit.Equal(t, x.r.Status, replies.NextStep, "%d runs, reply %s, %v", s.runs(), toJSON(t, x.r), x.err)
 	testkit.Equal(t, s.runs(), 1, "%d runs, reply %s, %v", s.runs(), toJSON(t, x.r), x.err)
 }
 
@@ -362,7 +363,7 @@ func TestACheckThatIsAddedWhileOthersRun(t *testing.T) {
 	testkit.Must(t, os.Remove(s.path+".wait"))
 	x := <-call
 	testkit.Must(t, x.err)
-	says(t, x.r, machine.NeedsWork, "Checks failed: 1 of 2 of step 'one'", "Check 'added'")
+	says(t, x.r, replies.NeedsWork, "Checks failed: 1 of 2 of step 'one'", "Check 'added'")
 }
 
 func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
@@ -374,7 +375,7 @@ func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
 	refused(t, (<-got).err, session.StateError, "shutting_down")
 	s.says("exit 0")
 	says(t, k.finish(k.open(reviewing(&k.how)).Connect("local"),
-		`{"outputs":{"report":"r.md"},"session_id":"`+k.id+`"}`), machine.NextStep)
+		`{"outputs":{"report":"r.md"},"session_id":"`+k.id+`"}`), replies.NextStep)
 	p := k.one()
 	testkit.True(t, p.FailedChecks == 0 && p.Tries[0].State == machine.TryVoid, "record %s", toJSON(t, p))
 }
@@ -400,14 +401,14 @@ func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
 			}
 			call := `{"outputs":{"report":"r.md"},"step_id":"` + step + `","session_id":"` + k.id + `"}`
 			k.how.ReplyWithin = time.Nanosecond
-			says(t, k.finish(k.c, call), machine.NeedsWork, "Checks running")
+			says(t, k.finish(k.c, call), replies.NeedsWork, "Checks running")
 			k.write("go.cache", "")
 			testkit.Until(t, "the check has ended", func() bool {
 				return !k.record(k.id).Progress(step).Newest().Open()
 			})
 
 			k.how.ReplyWithin = time.Minute
-			says(t, k.finish(k.c, call), machine.NeedsWork, "run again")
+			says(t, k.finish(k.c, call), replies.NeedsWork, "run again")
 			testkit.Equal(t, s.runs(), 1, "runs before the agent was told")
 			k.write("src/a", "good")
 			testkit.Equal(t, stepOf(k.finish(k.c, call).BeginStep), "two")
@@ -426,15 +427,15 @@ func TestGoToStepLeavesNoEditsOfProtectedFiles(t *testing.T) {
 	goTo := func(step string) error { return errOf(k.c.GoTo(ctx, GoToArgs{StepID: step})) }
 	k.finish(k.c, `{"outputs":{}}`)
 	k.write("tests/t", "edited")
-	k.hands(machine.NeedsWork, "'tests/t' was changed")
+	k.hands(replies.NeedsWork, "'tests/t' was changed")
 	refused(t, goTo("first"), session.StateError, codes.FileProtected, "'one'", "'tests/t' was changed")
 	testkit.Must(t, goTo("one"))
-	k.hands(machine.NeedsWork, "'tests/t' was changed")
+	k.hands(replies.NeedsWork, "'tests/t' was changed")
 	k.write("tests/t", "t")
 	testkit.Must(t, goTo("first"))
 	k.write("tests/t", "edited by the step that may")
 	k.finish(k.c, `{"outputs":{}}`)
-	k.hands(machine.NextStep)
+	k.hands(replies.NextStep)
 	// Nor do other ways to begin a step again: an edit that moves it behind the current step, its workflow,
 	// or all items.
 	k.alpha("[[first, one], two]", steps...)
@@ -442,7 +443,7 @@ func TestGoToStepLeavesNoEditsOfProtectedFiles(t *testing.T) {
 	k.write("tests/t", "t")
 	k.alpha("[first, one, two]", steps...)
 	k.finish(k.c, `{"outputs":{}}`)
-	k.hands(machine.NeedsWork, "'tests/t' was changed")
+	k.hands(replies.NeedsWork, "'tests/t' was changed")
 	for form, step := range map[string]string{
 		"{workflow: inner}":                     "workflow:inner",
 		"{for_each: todo, steps: [first, one]}": "first",

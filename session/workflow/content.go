@@ -16,6 +16,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
 // hash reads the submitted files and what the checks judge, and validates files by their schemas. It runs
@@ -193,7 +194,7 @@ func (a *sessionActor) overtaken(c *candidate) error {
 }
 
 // handedInAs reports whether the judged content is what an earlier call handed in.
-func (c *candidate) handedInAs(of *machine.Going) bool {
+func (c *candidate) handedInAs(of *replies.Going) bool {
 	return of.Digest == c.digest || of.Digest == c.bound
 }
 

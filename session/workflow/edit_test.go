@@ -19,6 +19,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -33,7 +34,7 @@ func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
 	testkit.True(t, stepOf(r.BeginStep) == "three" && r.Notice == nil, "reply %s", toJSON(t, r))
 	testkit.Equal(t, p.record(id).CurrentEntryIndex, 3, "entry")
 	p.alpha("[three]", testStep{id: "three"})
-	says(t, p.finish(c, `{"outputs":{}}`), machine.WorkflowComplete)
+	says(t, p.finish(c, `{"outputs":{}}`), replies.WorkflowComplete)
 	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil,
 		"of one that an edit shortened before its last step")
 }
@@ -53,7 +54,7 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two.\n", "get_step")
 		testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep), "deep",
 			"a workflow of the job that is a step")
-		says(t, p.finish(c, `{"outputs":{}}`), machine.WorkflowComplete)
+		says(t, p.finish(c, `{"outputs":{}}`), replies.WorkflowComplete)
 	}
 }
 
@@ -136,7 +137,7 @@ func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
 
 	// A session whose definition is forgotten goes on.
 	testkit.Equal(t, p.finish(first, `{"outputs":{"report":"r.md"}}`).BeginStep.Instructions, "Do two, in way 9.\n")
-	testkit.Equal(t, p.finish(first, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
+	testkit.Equal(t, p.finish(first, `{"outputs":{"report":"r.md"}}`).Status, replies.WorkflowComplete, "reply")
 }
 
 // at opens a server of another machine, as far as the stores are concerned.
@@ -205,7 +206,7 @@ func TestACheckoutOfAnotherPathIsReviewed(t *testing.T) {
 	second := p.reopen(rev, at(task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: p.root}))
 	second.records.Sessions = began{second.records.Sessions, "/home/red/p"}
 	c := second.Connect("local")
-	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`), machine.NextStep)
+	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`), replies.NextStep)
 	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "no"})))
 	_, _, err := second.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.Must(t, err)
@@ -256,7 +257,7 @@ func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
 			rev.set("say", `{"passed": true, "feedback": "fine"}`)
 			p.reviewedJob(edited)
 			r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
-			says(t, r, machine.NextStep)
+			says(t, r, replies.NextStep)
 			s := p.record(id)
 			if weaker == "" || pin {
 				testkit.Same(t, s.Weakened, nil, "pin %t: recorded", pin)
@@ -320,7 +321,7 @@ func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
 		rev.how.Store(&edited)
 		if !pin {
 			says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`),
-				machine.NextStep)
+				replies.NextStep)
 			testkit.ContainsAll(t, toJSON(t, p.record(id).Weakened),
 				[]string{"and is self", "quality_gate.override was human, and is agent"})
 			continue
@@ -333,7 +334,7 @@ func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
 		edited.Earlier = func(string) (*gate.Reviewer, error) {
 			return &gate.Reviewer{Command: []string{os.Args[0], "reviewer", rev.dir}}, nil
 		}
-		says(t, p.finish(c, `{"outputs":{"report":"good.md"}}`), machine.NextStep)
+		says(t, p.finish(c, `{"outputs":{"report":"good.md"}}`), replies.NextStep)
 		s := p.record(id)
 		testkit.Equal(t, fmt.Sprint(asked, rev.calls(), s.Progress("one").Evidence.Kind, len(s.Weakened)),
 			fmt.Sprint(`["r"]`, 1, machine.ByReviewer, 0), "the reviewer, its calls, the evidence and what is weaker")
@@ -429,12 +430,12 @@ func TestGitBranchModes(t *testing.T) {
 	p := simpleProject(t)
 	p.branching("create")
 	c := p.open().Connect("local")
-	begin := func(instance string) (*machine.StartReply, error) {
+	begin := func(instance string) (*replies.Start, error) {
 		return c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: &instance})
 	}
 
 	// branch_status says what to do with the name; get_step says the same.
-	status := func(want machine.BranchStatus) {
+	status := func(want replies.BranchStatus) {
 		t.Helper()
 		b := testkit.Get(begin("i")).Must(t).BeginStep
 		testkit.Equal(t, b.BranchStatus, want)
@@ -442,19 +443,19 @@ func TestGitBranchModes(t *testing.T) {
 			want, "get_step")
 	}
 	p.branching("name")
-	status(machine.BranchOutsideGit)
+	status(replies.BranchOutsideGit)
 	p.branching("create")
 	refused(t, errOf(begin("i")), session.StateError, "not_a_git_repository", "git init", "git.branch")
 	p.git("init", "-q")
 	p.branching("name")
-	status(machine.BranchNamed)
+	status(replies.BranchNamed)
 	p.branching("create")
 	p.write("tracked.txt", "1")
 	p.git("add", "tracked.txt")
 	p.git("commit", "-qm", "first")
 	for _, want := range []string{"deepwork/alpha-main-i", "deepwork/alpha-main-i-2", "deepwork/alpha-main-i-3"} {
 		b := testkit.Get(begin("i")).Must(t).BeginStep
-		testkit.True(t, b.BranchName == want && b.BranchStatus == machine.BranchCreated, "create: %s, want %s",
+		testkit.True(t, b.BranchName == want && b.BranchStatus == replies.BranchCreated, "create: %s, want %s",
 			toJSON(t, b), want)
 		p.git("rev-parse", "--verify", "refs/heads/"+want)
 	}
@@ -468,7 +469,7 @@ func TestGitBranchModes(t *testing.T) {
 
 	p.git("checkout", "-q", "tracked.txt")
 	b := testkit.Get(begin("i")).Must(t).BeginStep
-	testkit.True(t, b.BranchName == "deepwork/alpha-main-i-4" && b.BranchStatus == machine.BranchCheckedOut,
+	testkit.True(t, b.BranchName == "deepwork/alpha-main-i-4" && b.BranchStatus == replies.BranchCheckedOut,
 		"checkout: %s", toJSON(t, b))
 	testkit.Equal(t, p.git("rev-parse", "--abbrev-ref", "HEAD", "@{-1}"), "deepwork/alpha-main-i-4\nmain",
 		"what is checked out, and what git checkout - goes to")

@@ -49,6 +49,7 @@ import (
 	"deepwork/session/export"
 	"deepwork/session/machine"
 	"deepwork/session/record"
+	"deepwork/session/replies"
 	"deepwork/session/state"
 	"deepwork/session/store"
 )
@@ -359,7 +360,7 @@ type Conn struct {
 	stateless bool // made by ConnectStateless
 
 	calls sync.WaitGroup
-	last  atomic.Pointer[[]machine.StackEntry] // the stack as it was last read
+	last  atomic.Pointer[[]replies.StackEntry] // the stack as it was last read
 
 	mu     sync.Mutex // guards the following fields, and closing: no call starts once closed
 	closed bool

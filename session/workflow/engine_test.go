@@ -14,6 +14,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
 func starting(c *Conn, jobName, workflow string) error {
@@ -100,7 +101,7 @@ func TestReq001_4_4_NoSessionIsAStateError(t *testing.T) {
 func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	p, _, c, id := begun(t)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"notes":"went well"}`)
-	testkit.Need(t, r.Status == machine.NextStep, "reply %s", toJSON(t, r))
+	testkit.Need(t, r.Status == replies.NextStep, "reply %s", toJSON(t, r))
 	testkit.Need(t, r.BeginStep.StepID == "two", "reply %s", toJSON(t, r))
 	testkit.Need(t, r.BeginStep.Instructions == "Do two.\n", "reply %s", toJSON(t, r))
 	testkit.Need(t, len(r.Stack) == 1, "reply %s", toJSON(t, r))
@@ -114,7 +115,7 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	testkit.Equal(t, s.CurrentEntryIndex, 1, "record %s", toJSON(t, s))
 
 	r = p.finish(c, `{"outputs":{"report":"`+p.write("r2.md", "x")+`"}}`)
-	testkit.Need(t, r.Status == machine.WorkflowComplete, "reply %s", toJSON(t, r))
+	testkit.Need(t, r.Status == replies.WorkflowComplete, "reply %s", toJSON(t, r))
 	testkit.Need(t, len(r.Stack) == 0, "reply %s", toJSON(t, r))
 	testkit.Need(t, r.BeginStep == nil, "reply %s", toJSON(t, r))
 	testkit.Contains(t, *r.Summary, "alpha/main' is completed")
@@ -197,12 +198,12 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 	// 5.3: optional ones may be left out; links and absolute paths inside are fine.
 	r := p.finish(c, `{"outputs":{"parts":["dir/b.md","`+filepath.ToSlash(filepath.Join(p.root, "a.md"))+
 		`"],"report":"abs.md","extra":null}}`)
-	testkit.True(t, r.Status == machine.WorkflowComplete &&
+	testkit.True(t, r.Status == replies.WorkflowComplete &&
 		strings.HasPrefix(toJSON(t, r.AllOutputs), `{"report":"abs.md","parts":["dir/b.md"`), "reply %s", toJSON(t, r))
 
 	// Seed 001: a list, where the step declares exactly one output.
 	p.start(c, "single", "main")
-	testkit.Equal(t, p.finish(c, `{"outputs":["a.md","dir/b.md"]}`).Status, machine.WorkflowComplete, "reply")
+	testkit.Equal(t, p.finish(c, `{"outputs":["a.md","dir/b.md"]}`).Status, replies.WorkflowComplete, "reply")
 }
 
 func TestReq001_4_10_SelfReview(t *testing.T) {
@@ -211,7 +212,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	r := p.finish(c, `{"outputs":{"report":"`+p.write("r.md", "the content that must not be inlined")+
 		`"},"notes":"be kind","quality_review_override_reason":"  "}`)
 	name := ".deepwork/tmp/quality_review_" + id + "_one.md"
-	says(t, r, machine.NeedsWork, "Quality review required", name, "subagent", "quality_review_override_reason")
+	says(t, r, replies.NeedsWork, "Quality review required", name, "subagent", "quality_review_override_reason")
 	text := string(testkit.Get(os.ReadFile(filepath.Join(p.root, name))).Must(t))
 	testkit.ContainsAll(t, text,
 		[]string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "})
@@ -220,7 +221,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 
 	// 001.4.9: an override skips the review, and is recorded.
 	says(t, p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`),
-		machine.WorkflowComplete)
+		replies.WorkflowComplete)
 	o := p.record(id).Progress("one").Overrides
 	testkit.Need(t, len(o) == 1, "overrides %s", toJSON(t, o))
 	testkit.Equal(t, o[0].Reason, "a subagent passed it", "overrides %s", toJSON(t, o))
@@ -232,7 +233,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
 	p := newProject(t).alpha("[one]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep})
 	_, c, _ := p.begin(func(o *Options) { o.Reviews = false })
-	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), replies.WorkflowComplete)
 }
 
 func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
@@ -241,7 +242,7 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 	p.simple("gamma")
 	b := p.start(c, "beta", "main").BeginStep.SessionID
 	p.start(c, "gamma", "main")
-	abort := func(explanation string, id *string) *machine.AbortReply {
+	abort := func(explanation string, id *string) *replies.Abort {
 		t.Helper()
 		return testkit.Get(c.Abort(ctx, AbortArgs{Explanation: explanation, SessionID: id})).Must(t)
 	}
@@ -358,9 +359,9 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	p := grouped(t)
 	_, c, _ := p.begin()
 	const b = `{"outputs":{"b_out":"r.md"},"step_id":"b"}`
-	pending := func(r *machine.FinishReply, want string) {
+	pending := func(r *replies.Finish, want string) {
 		t.Helper()
-		testkit.Equal(t, r.Status, machine.NextStep, "pending is not %s: %s", want, toJSON(t, r))
+		testkit.Equal(t, r.Status, replies.NextStep, "pending is not %s: %s", want, toJSON(t, r))
 		testkit.Need(t, r.BeginStep == nil, "pending is not %s: %s", want, toJSON(t, r))
 		testkit.Equal(t, strings.Join(r.PendingConcurrentSteps, " "), want, "pending is not %s: %s", want, toJSON(t, r))
 	}
@@ -380,7 +381,7 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	r = p.finish(c, `{"outputs":{},"step_id":"c"}`)
 	testkit.True(t, stepOf(r.BeginStep) == "d" && r.PendingConcurrentSteps == nil, "reply %s", toJSON(t, r))
 	r = p.finish(c, `{"outputs":{}}`)
-	testkit.True(t, r.Status == machine.WorkflowComplete &&
+	testkit.True(t, r.Status == replies.WorkflowComplete &&
 		toJSON(t, r.AllOutputs) == `{"report":"r.md","b_out":"r.md"}`, "reply %s", toJSON(t, r))
 }
 
@@ -440,7 +441,7 @@ func TestAReviewedGroupWhoseLastMemberIsEditedAwayCloses(t *testing.T) {
 		reviews: `[{run_each: step, by: human, quality_criteria: {good: "Is it?"}}]`,
 	}, testStep{id: "d"})
 	srv, _, c, _ := p.reviewed()
-	says(t, p.finish(c, `{"outputs":{},"step_id":"x"}`), machine.NeedsWork, "a person must pass")
+	says(t, p.finish(c, `{"outputs":{},"step_id":"x"}`), replies.NeedsWork, "a person must pass")
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"a"}`)
 	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
 	p.alpha("[a, d]", a, testStep{id: "d"})
@@ -484,14 +485,14 @@ func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 	refused(t, refusal(t, c, `{"outputs":{"out":"out.md"},"step_id":"port[1]"}`), session.ToolError,
 		codes.FileNotFound, "out.md")
 	const call = `{"outputs":{"out":"out.md"},"step_id":"port[0]"}`
-	says(t, p.finish(c, call), machine.NeedsWork, "a person must pass")
+	says(t, p.finish(c, call), replies.NeedsWork, "a person must pass")
 	digest, answer := p.record(id).Progress("port[0]").Question.Digest, machine.Answer{Passed: true, Identity: "me"}
 	testkit.Write(t, filepath.Join(folder, "out.md"), "y")
 	refused(t, srv.ReviewFor(ctx, id, "port[0]", digest, answer), session.StateError, codes.OutputsChanged, "out.md")
 	testkit.Write(t, filepath.Join(folder, "out.md"), "x")
 	testkit.Must(t, srv.ReviewFor(ctx, id, "port[0]", digest, answer))
 	testkit.Write(t, filepath.Join(folder, "tests/t"), "changed")
-	says(t, p.finish(c, call), machine.NeedsWork, "tests/t")
+	says(t, p.finish(c, call), replies.NeedsWork, "tests/t")
 	testkit.Write(t, filepath.Join(folder, "tests/t"), "another item has changed it")
 	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "merge:port[0]", "after the step")
 
@@ -525,6 +526,6 @@ func TestIsolationIsForRuns(t *testing.T) {
 		testStep{id: "list", outputs: oneList}, testStep{id: "port"})
 	_, c, _ := p.begin()
 	p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
-	testkit.Equal(t, p.finish(c, `{"outputs":{}}`).Status, machine.WorkflowComplete,
+	testkit.Equal(t, p.finish(c, `{"outputs":{}}`).Status, replies.WorkflowComplete,
 		"after the only step of the only item")
 }

@@ -15,6 +15,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -51,7 +52,7 @@ func TestAVanishedFolderIsMadeAgain(t *testing.T) {
 	_, c, id := p.begin()
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
-	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), replies.WorkflowComplete)
 	testkit.True(t, p.record(id).Status == machine.Completed && len(p.record(id).StepProgress) == 2, "record %s",
 		toJSON(t, p.record(id)))
 
@@ -73,7 +74,7 @@ func TestADatabaseThatIsMovedAwayWhileItIsOpen(t *testing.T) {
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "store_damaged",
 		"moved, removed or replaced while it was open: put it back")
 	testkit.Must(t, os.Rename(path+".away", path))
-	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.NextStep)
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), replies.NextStep)
 }
 
 // fates are those of a commit whose reply is lost: it was made, or not.
@@ -300,8 +301,8 @@ func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
 	p, srv, rev, c, id := underReview(t)
 	disk := srv.makeFaulty()
 	disk.twice.Store(true)
-	says(t, p.finish(c, `{"outputs":{"report":"bad.md"}}`), machine.NeedsWork)
-	says(t, p.finish(c, `{"outputs":{"report":"good.md"}}`), machine.NextStep)
+	says(t, p.finish(c, `{"outputs":{"report":"bad.md"}}`), replies.NeedsWork)
+	says(t, p.finish(c, `{"outputs":{"report":"good.md"}}`), replies.NextStep)
 	testkit.Works(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	testkit.Works(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
 
@@ -327,7 +328,7 @@ func TestACallIsAboutTheStepThatIsCurrentAsItArrives(t *testing.T) {
 	testkit.Must(t, errOf(second.Step(ctx, StepArgs{SessionID: &id})))
 	p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
 	says(t, p.finish(second, `{"outputs":{"report":"`+p.write("better.md", "CONTENT OF better.md")+`"},"session_id":"`+
-		id+`"}`), machine.WorkflowComplete)
+		id+`"}`), replies.WorkflowComplete)
 	refused(t, refusal(t, c, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`), session.StateError,
 		"session_ended")
 }
@@ -382,16 +383,16 @@ func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
 	before := toJSON(t, p.record(outer))
 	// The parent's current step has the same id, and takes the same outputs.
 	again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
-	testkit.Equal(t, again.Status, machine.WorkflowComplete, "the repetition got %s", toJSON(t, again))
+	testkit.Equal(t, again.Status, replies.WorkflowComplete, "the repetition got %s", toJSON(t, again))
 	testkit.Equal(t, *again.Summary, *first.Summary, "the repetition got %s", toJSON(t, again))
 	testkit.Contains(t, *again.Notice, outer, "the repetition got %s", toJSON(t, again))
 	testkit.Equal(t, toJSON(t, p.record(outer)), before, "the repetition moved the parent")
-	says(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`), machine.NextStep)
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`), replies.NextStep)
 }
 
 // startedAtOnce makes a call several times at once, and returns the session that all of them have started.
 func startedAtOnce(t *testing.T, c *Conn, a StartArgs) string {
-	replies := make([]*machine.StartReply, 20)
+	replies := make([]*replies.Start, 20)
 	var wg sync.WaitGroup
 	for i := range replies {
 		wg.Go(func() {
@@ -463,7 +464,7 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	rev.unset("exit")
 	p.write("bad.md", "CONTENT OF bad.md")
 	void := testkit.Get(call("void")).Must(t)
-	testkit.Contains(t, void, string(machine.NeedsWork), "the void attempt, repeated")
+	testkit.Contains(t, void, string(replies.NeedsWork), "the void attempt, repeated")
 
 	final := errOf(call("final"))
 	refused(t, final, session.ToolError, "quality_gate_failed", "Quality gate failed after 2 attempts",

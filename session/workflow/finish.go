@@ -24,13 +24,14 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/record"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
 // finished is the result of a finished_step.
 type finished struct {
 	Row      store.Session // the session after the call
-	Reply    *machine.FinishReply
+	Reply    *replies.Finish
 	Began    []store.Session // sessions that it has begun, for steps that are workflows
 	Recorded bool            // a transition or the answer was stored; false for a repetition and for needs work
 
@@ -39,7 +40,7 @@ type finished struct {
 
 // needsWork returns the reply to a call that has not finished its step.
 func (a *sessionActor) needsWork(notice, feedback string) *finished {
-	r := machine.NewFinishReply(machine.NeedsWork, notice)
+	r := replies.NewFinish(replies.NeedsWork, notice)
 	r.Feedback = &feedback
 	return &finished{Row: a.row, Reply: r}
 }
@@ -349,7 +350,7 @@ func (a *sessionActor) exhausted(c *candidate, why string) (*finished, error) {
 func (e *Engine) advance(
 	ctx context.Context, base *machine.State, def *machine.Definition, plan *machine.Plan, f machine.FinishInput,
 	root string,
-) (*machine.State, *machine.FinishReply, *machine.Definition, error) {
+) (*machine.State, *replies.Finish, *machine.Definition, error) {
 	var err error
 	// those of other steps were checked before they were judged
 	f.Lists, err = lists(root, def, plan.Step, f.Outputs)
@@ -452,7 +453,7 @@ func (a *sessionActor) repeatReply(ctx context.Context, stored *machine.StoredRe
 		}
 	}
 
-	r, err := machine.ReplyOf[machine.FinishReply](stored)
+	r, err := machine.ReplyOf[replies.Finish](stored)
 	if err != nil {
 		return nil, err
 	}

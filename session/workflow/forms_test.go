@@ -15,6 +15,7 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/record"
+	"deepwork/session/replies"
 )
 
 // obsolete is why a person drops an item.
@@ -101,7 +102,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 	var seen []string
 	for cursor, more := (*string)(nil), true; more; {
 		step := testkit.Get(c.Step(ctx, StepArgs{Cursor: cursor})).Must(t)
-		for _, o := range append([]machine.StepInfo{*step.BeginStep}, step.ConcurrentSteps...) {
+		for _, o := range append([]replies.StepInfo{*step.BeginStep}, step.ConcurrentSteps...) {
 			seen = append(seen, o.StepID)
 		}
 		cursor, more = step.NextCursor, step.NextCursor != nil
@@ -114,7 +115,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 		r = p.finish(c, call)
 		testkit.Equal(t, toJSON(t, p.finish(c, call)), toJSON(t, r), "the same call")
 	}
-	testkit.Equal(t, r.Status, machine.WorkflowComplete, "at the end: %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, replies.WorkflowComplete, "at the end: %s", toJSON(t, r))
 }
 
 // Steps are repeated until the condition holds; after the last round a person lets the workflow go on.
@@ -124,7 +125,7 @@ func TestForms_Repeat(t *testing.T) {
 	srv := p.open()
 	c := srv.Connect("local")
 	began := p.start(c, "alpha", "main").BeginStep
-	testkit.Same(t, began.Round, &machine.Round{Number: 1, AtMost: 2, Until: `output said is "done"`},
+	testkit.Same(t, began.Round, &replies.Round{Number: 1, AtMost: 2, Until: `output said is "done"`},
 		"the first round")
 
 	const broken = `{"outputs":{"said":"broken"}}`
@@ -133,13 +134,13 @@ func TestForms_Repeat(t *testing.T) {
 	testkit.Equal(t, stepOf(r.BeginStep), "look", "the second round: %s", toJSON(t, r))
 	testkit.Equal(t, r.BeginStep.Round.Number, 2, "the second round: %s", toJSON(t, r))
 	testkit.Contains(t, r.BeginStep.Round.Failed, `"broken"`, "the second round: %s", toJSON(t, r))
-	says(t, r, machine.NextStep, "Round 2 of 2")
+	says(t, r, replies.NextStep, "Round 2 of 2")
 	testkit.Same(t, p.record(began.SessionID).Faults(), nil, "what deepwork check would find")
 	p.finish(c, `{"outputs":{}}`)
 	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "look"})).Must(t).BeginStep.Round.Number, 2,
 		"back in the round")
 	p.finish(c, `{"outputs":{}}`)
-	says(t, p.finish(c, broken), machine.NeedsWork, "round 2 of 2 is over",
+	says(t, p.finish(c, broken), replies.NeedsWork, "round 2 of 2 is over",
 		"deepwork sessions override "+began.SessionID+" fix")
 	testkit.Must(t, srv.OverrideFor(ctx, began.SessionID, "fix",
 		machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough"}))
@@ -200,7 +201,7 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 		r.BeginStep.SessionID, "'write'")
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	r = p.finish(c, `{"outputs":{}}`)
-	testkit.Equal(t, r.Status, machine.WorkflowComplete, "the end of the call: %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, replies.WorkflowComplete, "the end of the call: %s", toJSON(t, r))
 	testkit.Equal(t, toJSON(t, r.AllOutputs), `{"page":"r.md"}`, "the end of the call: %s", toJSON(t, r))
 	testkit.Equal(t, *r.ResumedWorkflow, "alpha/main", "the end of the call: %s", toJSON(t, r))
 	testkit.Equal(t, *r.ResumedStep, "last", "the end of the call: %s", toJSON(t, r))
@@ -279,7 +280,7 @@ func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
 	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions,
 		"is completed, call finished_step with step_id 'workflow:beta/publish'")
 
-	says(t, p.finish(c, `{"outputs":{}}`), machine.NeedsWork, overrideCommand(id, "workflow:beta/publish"))
+	says(t, p.finish(c, `{"outputs":{}}`), replies.NeedsWork, overrideCommand(id, "workflow:beta/publish"))
 	testkit.True(t, p.record(id).Progress("workflow:beta/publish").Unfit != nil,
 		"what a person is to let through is not recorded")
 
@@ -298,7 +299,7 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	refused(t, errOf(c.Step(ctx, StepArgs{SessionID: &child})), session.StateError, codes.SessionEnded,
 		"step 'workflow:beta/publish' of session '"+id+"'. Call get_step")
 	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
-	goTo := func() *machine.GoToReply {
+	goTo := func() *replies.GoTo {
 		return testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish", SessionID: &id})).Must(t)
 	}
 	for range 20 { // each takes the place of the last
@@ -400,7 +401,7 @@ func TestForms_EditsAfterStepsWithChecks(t *testing.T) {
 }
 
 // repeating makes a project whose first steps are repeated until a program passes, and starts it.
-func repeating(t *testing.T, s *script, steps ...testStep) (*project, *Conn, *machine.StepInfo) {
+func repeating(t *testing.T, s *script, steps ...testStep) (*project, *Conn, *replies.StepInfo) {
 	p, ids := newProject(t), xslices.Map(steps, func(st testStep) string { return st.id })
 	p.alpha(fmt.Sprintf(`[{repeat: {steps: [%s], until: {run: [sh, %s]}, at_most: 9}}, end]`, strings.Join(ids, ", "),
 		s.path), append(steps, testStep{id: "end"})...)
@@ -440,12 +441,12 @@ func TestForms_OverrideAfterTheLastRound(t *testing.T) {
 		"]}, at_most: 1}}, end]", testStep{id: "fix", outputs: oneFile}, testStep{id: "end"})
 	srv, c, id := p.begin(reviewing(&Reviewing{MaxTries: 3, ReplyWithin: time.Minute}))
 	const call = `{"outputs":{"report":"r.md"}}`
-	says(t, p.finish(c, call), machine.NeedsWork, "round 1 of 1 is over")
+	says(t, p.finish(c, call), replies.NeedsWork, "round 1 of 1 is over")
 	given, _ := GivenFor(p.record(id), "fix")
 	testkit.Must(t, srv.OverrideFor(ctx, id, "fix",
 		machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough", GivenFor: given}))
 	p.write("r.md", "other")
-	says(t, p.finish(c, call), machine.NeedsWork, "round 1 of 1 is over")
+	says(t, p.finish(c, call), replies.NeedsWork, "round 1 of 1 is over")
 	p.write("r.md", "x")
 	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "end")
 }
@@ -523,11 +524,11 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 		testkit.Equal(t, toJSON(t, outputs.Plain(p.record(session).Inputs)), `{"what":`+toJSON(t, want)+`}`,
 			"what the workflow was given")
 	}
-	finish := func(session, said string) *machine.FinishReply {
+	finish := func(session, said string) *replies.Finish {
 		return p.finish(c, fmt.Sprintf(`{"outputs":{"said":%q},"session_id":"%s"}`, said, session))
 	}
 	r = finish(r.BeginStep.SessionID, strings.Repeat("long ", 2000))
-	testkit.Need(t, r.Status == machine.WorkflowComplete, "the third: %s", toJSON(t, r))
+	testkit.Need(t, r.Status == replies.WorkflowComplete, "the third: %s", toJSON(t, r))
 	testkit.Need(t, r.BeginStep != nil, "the third: %s", toJSON(t, r))
 	testkit.Need(t, string(r.BeginStep.Item.Value) == `"c"`, "the third: %s", toJSON(t, r))
 	testkit.Contains(t, r.BeginStep.Instructions,
@@ -540,7 +541,7 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	testkit.Equal(t, toJSON(t, outputs.Plain(p.record(second).Inputs)), `{"what":"{\"b\":1}"}`,
 		"the item after a restart")
 
-	says(t, finish(second, "two"), machine.WorkflowComplete, "still needs 'workflow:beta/publish[2]'")
+	says(t, finish(second, "two"), replies.WorkflowComplete, "still needs 'workflow:beta/publish[2]'")
 	testkit.Equal(t, stepOf(finish(r.BeginStep.SessionID, "three").BeginStep), "last", "after the items")
 	r = p.finish(c, `{"outputs":{}}`)
 	testkit.True(t, strings.Contains(toJSON(t, r.AllOutputs), `"two",null]`) &&
@@ -713,7 +714,7 @@ func TestForms_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
 			}
 
 			r := p.finish(c, `{"outputs":{"said":"x"},"session_id":"`+child+`"}`)
-			testkit.True(t, r.Status == machine.WorkflowComplete &&
+			testkit.True(t, r.Status == replies.WorkflowComplete &&
 				(name != "all" || stepOf(p.finish(c, `{"outputs":{},"session_id":"`+id+`"}`).BeginStep) == "end"),
 				"at the end: %s", toJSON(t, r))
 		})

@@ -28,6 +28,7 @@ import (
 	"deepwork/session/check"
 	"deepwork/session/export"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/state"
 	"deepwork/session/state/statetest"
 	"deepwork/session/store"
@@ -252,7 +253,7 @@ func (p *project) command(how Reviewing) *Engine {
 	return e
 }
 
-func (p *project) start(c *Conn, jobName, workflow string) *machine.StartReply {
+func (p *project) start(c *Conn, jobName, workflow string) *replies.Start {
 	p.t.Helper()
 	return testkit.Get(c.Start(ctx, StartArgs{Goal: "a goal", JobName: jobName, WorkflowName: workflow})).Must(p.t)
 }
@@ -268,7 +269,7 @@ func finishArgs(t testing.TB, text string) FinishArgs {
 	return a
 }
 
-func (p *project) finish(c *Conn, args string) *machine.FinishReply {
+func (p *project) finish(c *Conn, args string) *replies.Finish {
 	p.t.Helper()
 	r, err := c.Finish(ctx, finishArgs(p.t, args))
 	testkit.Need(p.t, err == nil, "finished_step %s: %v", args, err)
@@ -282,7 +283,7 @@ func refusal(t testing.TB, c *Conn, args string) error {
 }
 
 // says checks the status of a reply, and words of its feedback.
-func says(t testing.TB, r *machine.FinishReply, want machine.Status, words ...string) {
+func says(t testing.TB, r *replies.Finish, want replies.Status, words ...string) {
 	t.Helper()
 	testkit.Need(t, r.Status == want, "status %s, want %s: %s", r.Status, want, toJSON(t, r))
 	testkit.ContainsAll(t, *cmp.Or(r.Feedback, new("")), words, "the feedback")
@@ -290,7 +291,7 @@ func says(t testing.TB, r *machine.FinishReply, want machine.Status, words ...st
 
 // answered is what a call that is made beside others gives.
 type answered struct {
-	r   *machine.FinishReply
+	r   *replies.Finish
 	err error
 }
 
@@ -315,7 +316,7 @@ func (s *server) waitsElsewhere(t *testing.T, id string) {
 }
 
 // stepOf returns the id of the step that begins, "" if none does.
-func stepOf(begins *machine.StepInfo) string { return cmp.Or(begins, &machine.StepInfo{}).StepID }
+func stepOf(begins *replies.StepInfo) string { return cmp.Or(begins, &replies.StepInfo{}).StepID }
 
 // refused checks that a call was refused with this kind, code and these words.
 func refused(t testing.TB, err error, kind session.Kind, code string, words ...string) {

@@ -15,11 +15,11 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 )
 
 // GetWorkflows lists the current jobs, including any edit made before the call (seed 000, 001.2).
-func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error) {
+func (c *Conn) GetWorkflows(ctx context.Context) (*replies.Workflows, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -39,15 +39,15 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 		c.engine.jobs.Store(last)
 	}
 	r := last.reply
-	r.Notice = machine.Notice(r.Notice, c.engine.Notice)
+	r.Notice = replies.Notice(r.Notice, c.engine.Notice)
 	if c.engine.Config != nil {
 		if now, err := c.engine.Config.Current(ctx); err == nil {
-			r.Notice = machine.Notice(r.Notice,
+			r.Notice = replies.Notice(r.Notice,
 				session.UntrustedNotice(filepath.Dir(filepath.Dir(c.engine.Config.Path())), now))
 		}
 	}
 	for _, fault := range c.engine.Catalog.FolderFaults() {
-		r.Notice = machine.Notice(r.Notice, "Tell the user: "+config.JobsFoldersEnv+": "+fault)
+		r.Notice = replies.Notice(r.Notice, "Tell the user: "+config.JobsFoldersEnv+": "+fault)
 	}
 	r.Stack = c.openStack(ctx)
 	r.Resumable = c.resumable(ctx)
@@ -57,8 +57,8 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 // encodedJobs is a snapshot's part of the get_workflows reply, encoded once.
 type encodedJobs struct {
 	snapshot *catalog.Snapshot
-	missing  []catalog.LoadError    // see Snapshot.Missing
-	reply    machine.WorkflowsReply // without the stack
+	missing  []catalog.LoadError // see Snapshot.Missing
+	reply    replies.Workflows   // without the stack
 }
 
 // repairJob is the bundled job whose workflow repair fixes jobs.
@@ -72,7 +72,7 @@ const (
 	faultBytes      = 16 << 10
 )
 
-func encodeJobs(snap *catalog.Snapshot, missing []catalog.LoadError) (r machine.WorkflowsReply, err error) {
+func encodeJobs(snap *catalog.Snapshot, missing []catalog.LoadError) (r replies.Workflows, err error) {
 	var notices []string
 	whole, cut := 0, false
 	r.Jobs, whole, err = encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, j.Description) })
@@ -96,7 +96,7 @@ func encodeJobs(snap *catalog.Snapshot, missing []catalog.LoadError) (r machine.
 		if len(text) > faultBytes {
 			cut, text = true, strings.ToValidUTF8(text[:faultBytes], "")+"\n…"
 		}
-		return machine.JobLoadError{JobName: e.JobName, JobDir: e.JobDir, Error: text}
+		return replies.JobLoadError{JobName: e.JobName, JobDir: e.JobDir, Error: text}
 	})
 	if cut || whole < len(faulty) {
 		notices = append(notices, fmt.Sprintf("There are more errors than are listed, in %d jobs: `deepwork "+
@@ -111,21 +111,21 @@ func encodeJobs(snap *catalog.Snapshot, missing []catalog.LoadError) (r machine.
 	return r, err
 }
 
-func jobInfo(j *job.Job, description *string) machine.JobInfo {
-	info := machine.JobInfo{
+func jobInfo(j *job.Job, description *string) replies.JobInfo {
+	info := replies.JobInfo{
 		Name:        j.Name,
 		Summary:     j.Summary,
 		Description: description,
-		Workflows:   make([]machine.WorkflowInfo, len(j.Workflows)),
+		Workflows:   make([]replies.WorkflowInfo, len(j.Workflows)),
 	}
 	for i, wf := range j.Workflows {
-		w := machine.WorkflowInfo{Name: wf.Name, Summary: wf.Summary, Agent: wf.Agent}
+		w := replies.WorkflowInfo{Name: wf.Name, Summary: wf.Summary, Agent: wf.Agent}
 		if wf.Agent != "" {
 			w.HowToStart = fmt.Sprintf("Start a subagent of the type %s (with the Task tool, or another tool that "+
 				"starts one), and let it call start_workflow and follow the workflow.", wf.Agent)
 		}
 		for _, p := range wf.Inputs {
-			w.Inputs = append(w.Inputs, machine.ParameterInfo{
+			w.Inputs = append(w.Inputs, replies.ParameterInfo{
 				Name:        p.Name,
 				Description: p.Description,
 				Required:    p.Required && p.Default == nil,

@@ -14,6 +14,7 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/record"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -50,14 +51,14 @@ func (o *nestedWrites) began() (rows []store.Session) {
 
 // beginReply has the fields of a reply that describe the steps that begin.
 type beginReply struct {
-	first  **machine.StepInfo
-	others *[]machine.StepInfo
+	first  **replies.StepInfo
+	others *[]replies.StepInfo
 	group  **string
 }
 
 // noReply is for commands, whose replies do not describe steps.
 func noReply() beginReply {
-	r := &machine.StartReply{BeginStep: &machine.StepInfo{}}
+	r := &replies.Start{BeginStep: &replies.StepInfo{}}
 	return beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}
 }
 
@@ -187,7 +188,7 @@ func (e *Engine) depth(ctx context.Context, parent *machine.State, made *nestedW
 
 // A begunCall is the reply of a session that has begun, with its definition.
 type begunCall struct {
-	*machine.StartReply
+	*replies.Start
 	def *machine.Definition
 }
 
@@ -260,7 +261,7 @@ func (e *Engine) callee(
 		Isolated:   parent.Isolated,
 		Shared:     parent.Shared || of.Workflow.Shared(of.Workflow.Find(stepID)),
 		BranchName: branch.Name(j.Name, wf.Name, parent.InstanceID, parent.UpdatedAt),
-		Branch:     machine.BranchNamed,
+		Branch:     replies.BranchNamed,
 		Identity:   parent.Identity,
 		Place:      e.Place,
 		AttemptID:  parent.AttemptID,
@@ -300,7 +301,7 @@ func (e *Engine) pinUnder(parent *machine.State, how Reviewing, def *machine.Def
 // resume goes on with the session that called the one that is complete in next. The reply to the completing
 // call says how. Both transitions are stored together.
 func (a *sessionActor) resume(
-	ctx context.Context, next *machine.State, def *machine.Definition, by *string, r *machine.FinishReply,
+	ctx context.Context, next *machine.State, def *machine.Definition, by *string, r *replies.Finish,
 	made *nestedWrites,
 ) error {
 	e := a.engine
@@ -319,7 +320,7 @@ func (a *sessionActor) resume(
 	p := &sessionActor{engine: e, id: parent.State.SessionID, state: parent.State, row: parent.Row}
 	pdef, err := p.definition(ctx)
 	if err != nil {
-		r.Notice = machine.Notice(r.Notice,
+		r.Notice = replies.Notice(r.Notice,
 			fmt.Sprintf("The workflow that this one is a step of cannot go on: %v", err))
 		return nil
 	}
@@ -342,7 +343,7 @@ func (a *sessionActor) resume(
 		return err
 	}
 	if why := parent.State.Exhausted(pdef, plan, f); why != "" {
-		r.Notice = machine.Notice(r.Notice,
+		r.Notice = replies.Notice(r.Notice,
 			fmt.Sprintf("The workflow that this one is a step of waits for a person: %s. Call finished_step with "+
 				"session_id '%s' and step_id '%s': the reply says how they may let it go on.",
 				why, parent.State.SessionID, next.CalledAs))
@@ -372,11 +373,11 @@ func (a *sessionActor) resume(
 		return err
 	}
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup, r.Notice = pr.BeginStep, pr.ConcurrentSteps, pr.ConcurrentGroup,
-		machine.Notice(r.Notice, pdef.Notice)
+		replies.Notice(r.Notice, pdef.Notice)
 	r.Feedback = pr.Feedback
 	if pnext.Status == machine.Completed {
 		r.Closing = strings.TrimSpace(r.Closing + "\n\n" + pr.Closing)
-		r.Notice = machine.Notice(r.Notice, "The workflow that it is a step of is complete, too. "+*pr.Summary)
+		r.Notice = replies.Notice(r.Notice, "The workflow that it is a step of is complete, too. "+*pr.Summary)
 		return a.resume(ctx, pnext, pdef, by, r, made)
 	}
 

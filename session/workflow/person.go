@@ -17,6 +17,7 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/record"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -87,7 +88,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 			"nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is "+
 			"not a failed try, and quality_review_override_reason does not skip it.",
 		stepID, a.id, session.InShell(stepID), a.id, stepID))
-	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: q.Digest, Content: q.Digest}
+	f.Reply.Going = &replies.Going{SessionID: a.id, StepID: stepID, Digest: q.Digest, Content: q.Digest}
 	f.Reply.Waits = &session.Waiting{Code: codes.PersonAwaited, RetryAfterMS: 30_000}
 	if how.Override == config.OverrideAgent || how.Override == "" {
 		f.question = &decision{Step: stepID, Digest: q.Digest}
@@ -237,7 +238,7 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 				return err
 			}
 		}
-		if err := a.resume(ctx, next, def, nil, machine.NewFinishReply(machine.WorkflowComplete), made); err != nil {
+		if err := a.resume(ctx, next, def, nil, replies.NewFinish(replies.WorkflowComplete), made); err != nil {
 			return err
 		}
 

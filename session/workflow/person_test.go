@@ -14,6 +14,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 )
 
 const (
@@ -33,9 +34,9 @@ func underJudgement(
 }
 
 // waits checks that a reply says that a person is awaited, and returns it.
-func waits(t *testing.T, r *machine.FinishReply) string {
+func waits(t *testing.T, r *replies.Finish) string {
 	t.Helper()
-	says(t, r, machine.NeedsWork, "Waiting: a person must pass")
+	says(t, r, replies.NeedsWork, "Waiting: a person must pass")
 	testkit.Need(t, r.FailedReviews == nil && r.Waiting() != nil, "the call does not wait for a person: %s",
 		toJSON(t, r))
 	return *r.Feedback
@@ -58,7 +59,7 @@ func (p *project) atTerminal(id, stepID, digest string, passed bool, feedback st
 func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	p, srv, rev, c, id := underJudgement(t, bothStep)
 	how := *rev.how.Load()
-	says(t, p.finish(c, bad), machine.NeedsWork, "bad.md was read")
+	says(t, p.finish(c, bad), replies.NeedsWork, "bad.md was read")
 	said := waits(t, p.finish(c, good))
 	testkit.Contains(t, said, "deepwork sessions review "+id+" one`")
 	testkit.Equal(t, waits(t, p.finish(c,
@@ -99,7 +100,7 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	testkit.Must(t, srv.ReviewFor(ctx, id, "one", now.Digest,
 		machine.Answer{Identity: "ann", Channel: session.ChannelPage, Passed: true, Feedback: "Well done"}))
 	calls, r := rev.calls(), p.finish(c, call)
-	testkit.Equal(t, r.Status, machine.NextStep, "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, replies.NextStep, "reply %s", toJSON(t, r))
 	testkit.Contains(t, toJSON(t, r.Notice), "Well done", "reply %s", toJSON(t, r))
 	testkit.Equal(t, rev.calls(), calls, "reply %s", toJSON(t, r))
 
@@ -124,7 +125,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	no("Too short")
 	for range 2 { // a repeated call is not asked or counted again
 		r := p.finish(c, good)
-		says(t, r, machine.NeedsWork, ": Too short\n")
+		says(t, r, replies.NeedsWork, ": Too short\n")
 		testkit.True(t, len(r.FailedReviews) == 1 && r.Waiting() == nil, "reply %s", toJSON(t, r))
 	}
 	one := p.record(id).Progress("one")
@@ -153,7 +154,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	waits(t, p.finish(c, `{"outputs":{}}`))
 	no("Not yet")
 	// one hand-in is one try, though the reviewer passed it
-	says(t, p.finish(c, `{"outputs":{}}`), machine.NeedsWork, "Try 1 of 3. ", "Not yet")
+	says(t, p.finish(c, `{"outputs":{}}`), replies.NeedsWork, "Try 1 of 3. ", "Not yet")
 	waits(t, p.finish(c, `{"outputs":{}}`))
 	testkit.Equal(t, p.question(id, "one").Others.Kind, machine.ByReviewer, "why its other reviews passed")
 }
@@ -176,7 +177,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 			p := newProject(t).reviewedJob(test.reviews)
 			srv, c, id := p.begin(test.server)
 			if test.others == machine.BySelf {
-				says(t, p.finish(c, good), machine.NeedsWork, "Quality review required")
+				says(t, p.finish(c, good), replies.NeedsWork, "Quality review required")
 				text := string(testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))).
 					Must(t))
 				testkit.True(t, !strings.Contains(text, "sign it") && strings.Contains(text, "Criteria to Evaluate"),
@@ -186,7 +187,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 			waits(t, p.finish(c, good))
 			p.awaiting(srv, Reviewing{Override: config.OverrideNever}, id+" one")
 			testkit.Must(t, srv.ReviewFor(ctx, id, "one", p.question(id, "one").Digest, machine.Answer{Passed: true}))
-			says(t, p.finish(c, good), machine.NextStep)
+			says(t, p.finish(c, good), replies.NextStep)
 			one := p.record(id).Progress("one")
 			e := one.Evidence
 			testkit.Equal(t, e.Kind, machine.Passed, "evidence %s", toJSON(t, e))
@@ -201,7 +202,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 		waits(t, p.finish(c, good))
 		testkit.Must(t, srv.OverrideFor(ctx, id, "one",
 			machine.Override{Identity: "ann", Channel: "page", Reason: "Urgent"}))
-		says(t, p.finish(c, good), machine.NextStep)
+		says(t, p.finish(c, good), replies.NextStep)
 		one := p.record(id).Progress("one")
 		testkit.Equal(t, one.Evidence.Kind, machine.ByPerson, "progress %s", toJSON(t, one))
 		testkit.Need(t, len(one.Overrides) == 1, "progress %s", toJSON(t, one))
@@ -223,15 +224,15 @@ func TestAClientAsksItsUser(t *testing.T) {
 		answer *machine.Answer
 		hangs  bool
 		asked  int // in two calls
-		want   machine.Status
+		want   replies.Status
 	}{
 		"pass": {
 			mode:   config.OverrideAgent,
 			answer: &machine.Answer{Passed: true, Feedback: "Yes"},
 			asked:  1,
-			want:   machine.NextStep,
+			want:   replies.NextStep,
 		},
-		"fail":       {mode: config.OverrideAgent, answer: &machine.Answer{}, asked: 1, want: machine.NeedsWork},
+		"fail":       {mode: config.OverrideAgent, answer: &machine.Answer{}, asked: 1, want: replies.NeedsWork},
 		"decline":    {mode: config.OverrideAgent, asked: 1},
 		"no answer":  {mode: config.OverrideAgent, hangs: true, asked: 2},
 		"human only": {mode: config.OverrideHuman, answer: &machine.Answer{Passed: true}},
@@ -258,7 +259,7 @@ func TestAClientAsksItsUser(t *testing.T) {
 				return test.answer, !test.hangs
 			})
 
-			var r *machine.FinishReply
+			var r *replies.Finish
 			// another server knows, too, that it was declined
 			for _, c := range []*Conn{c, p.open(reviewing(&how)).Connect("local")} {
 				r = testkit.Get(c.Finish(with,
@@ -320,7 +321,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			testkit.True(t, slices.Contains(strings.Split(c.codes, " "), session.CodeOf(x.err)), "reply %s, %v",
 				toJSON(t, x.r), x.err)
 			testkit.Equal(t, (x.err == nil), (c.codes == ""), "reply %s, %v", toJSON(t, x.r), x.err)
-			testkit.True(t, (x.err != nil || x.r.Status == machine.NextStep), "reply %s, %v", toJSON(t, x.r), x.err)
+			testkit.True(t, (x.err != nil || x.r.Status == replies.NextStep), "reply %s, %v", toJSON(t, x.r), x.err)
 
 			// an answer that comes too late
 			_ = errOf(conn.Finish(WithAsk(ctx, nil, []string{id + "/one/d"}, nil),
@@ -431,7 +432,7 @@ func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 			before := toJSON(t, p.record(id))
 			if mode == config.OverrideAgent {
 				says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`),
-					machine.NextStep)
+					replies.NextStep)
 				return
 			}
 
@@ -446,7 +447,7 @@ func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 			// A blank reason is ignored, and a step without reviews has nothing to override.
 			p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"  "}`)
 			says(t, p.finish(c, `{"outputs":{},"quality_review_override_reason":"No reviews"}`),
-				machine.WorkflowComplete)
+				replies.WorkflowComplete)
 		})
 	}
 }
@@ -459,7 +460,7 @@ func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
 	started := p.start(c, "alpha", "main")
 	testkit.True(t, started.Notice == nil, "notice %s", toJSON(t, started.Notice))
 	p.awaiting(srv, how)
-	says(t, p.finish(c, good), machine.NeedsWork,
+	says(t, p.finish(c, good), replies.NeedsWork,
 		"deepwork sessions override "+started.BeginStep.SessionID+" one --reason TEXT")
 	p.awaiting(srv, how, started.BeginStep.SessionID+" one")
 	how.Override = config.OverrideAgent
@@ -490,7 +491,7 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		p, srv, rev, c, id := underReview(t,
 			Reviewing{External: external, MaxTries: 2, ReplyWithin: time.Minute, Override: config.OverrideAgent})
 		r := p.finish(c, bad)
-		testkit.True(t, r.Status == machine.NeedsWork && !strings.Contains(toJSON(t, r.Notice), said), "before: %s",
+		testkit.True(t, r.Status == replies.NeedsWork && !strings.Contains(toJSON(t, r.Notice), said), "before: %s",
 			toJSON(t, r))
 
 		srv.stop()
@@ -512,11 +513,11 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 				"Nothing was reviewed this time")
 		} else {
 			r := p.finish(c, call)
-			says(t, r, machine.NeedsWork)
+			says(t, r, replies.NeedsWork)
 			testkit.Contains(t, toJSON(t, r.Notice), said, "self-review")
 		}
 		says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"session_id":"`+id+
-			`","quality_review_override_reason":"It is fine"}`), machine.NextStep)
+			`","quality_review_override_reason":"It is fine"}`), replies.NextStep)
 		e := p.record(id).Progress("one").Evidence
 		testkit.Equal(t, e.Kind, kind, "evidence %s", toJSON(t, e))
 		testkit.Equal(t, e.GivenFor, given, "evidence %s", toJSON(t, e))

@@ -9,7 +9,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -136,14 +136,14 @@ func (e *Engine) resumable(
 }
 
 // resumable returns the newest sessions that the caller can resume, for get_workflows.
-func (c *Conn) resumable(ctx context.Context) []machine.ResumableSession {
+func (c *Conn) resumable(ctx context.Context) []replies.ResumableSession {
 	found, _, err := c.engine.resumable(ctx, c.identity, keptListed, c.engine.inUseHere(ctx, c.engine.open()))
 	if err != nil {
 		c.engine.Logger.Warn("listing the sessions that can be resumed", "error", err)
 	}
-	out := make([]machine.ResumableSession, len(found))
+	out := make([]replies.ResumableSession, len(found))
 	for i, s := range found {
-		out[i] = machine.ResumableSession{
+		out[i] = replies.ResumableSession{
 			Machine:   c.engine.placeOf(&s),
 			SessionID: s.ID, Workflow: s.Job + "/" + s.Workflow, Step: s.Step,
 			Goal: jsontext.Clip(strings.Join(strings.Fields(s.Goal), " "), 200),
@@ -156,7 +156,7 @@ func (c *Conn) resumable(ctx context.Context) []machine.ResumableSession {
 
 // duplicates says that a workflow is already in progress, on the stack or in a session that the caller can
 // resume, and how to go on with it, or returns "". It looks at the caller's newest 20 sessions.
-func (c *Conn) duplicates(ctx context.Context, workflow string, stack []machine.StackEntry) string {
+func (c *Conn) duplicates(ctx context.Context, workflow string, stack []replies.StackEntry) string {
 	var same, ids []string
 	for _, e := range slices.Backward(stack) {
 		ids = append(ids, e.SessionID)

@@ -19,6 +19,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -190,7 +191,7 @@ func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total in
 			"finished_step again with the same outputs and notes, session_id '%s' and step_id '%s' to wait for "+
 			counts+".",
 		stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID))
-	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: m.joined, Content: m.content}
+	f.Reply.Going = &replies.Going{SessionID: a.id, StepID: stepID, Digest: m.joined, Content: m.content}
 	f.Reply.Waits = &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000} // that call waits, too
 	return f
 }
@@ -341,7 +342,7 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*finished, er
 // CancelReview ends the review or the checks of these outputs that a finished_step waits for, which makes
 // their try void, and withdraws a question to a person. It changes nothing if they are over, and reports
 // whether the try is void.
-func (c *Conn) CancelReview(ctx context.Context, g machine.Going, given json.RawMessage) (done bool, err error) {
+func (c *Conn) CancelReview(ctx context.Context, g replies.Going, given json.RawMessage) (done bool, err error) {
 	err = c.engine.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ caller) error {
 		at, next := a.engine.now(), a.state
 		is := func(digest string, of outputs.Map) bool {

@@ -13,6 +13,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -35,7 +36,7 @@ func ofParts(id string) testStep {
 func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	p, _, rev, c, id := underReview(t)
 	r := p.finish(c, bad) // 001.4.12
-	testkit.Need(t, r.Status == machine.NeedsWork &&
+	testkit.Need(t, r.Status == replies.NeedsWork &&
 		strings.HasPrefix(*r.Feedback, "Try 1 of 3. bad.md: bad.md was read\n"), "reply %s", toJSON(t, r))
 
 	failed, criteria := r.FailedReviews, r.FailedCriteria
@@ -99,7 +100,7 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 	refused(t, (<-got).err, session.ToolError, "review_failed", "good.md")
 	s := p.record(id)
 	testkit.True(t, s.CurrentStepID == "one" && s.Progress("one").QualityTries == 0, "record %s", toJSON(t, s))
-	says(t, p.finish(c, good), machine.NextStep)
+	says(t, p.finish(c, good), replies.NextStep)
 }
 
 // A review goes on when its call has ended, also if its caller left. Its verdict moves nothing before it is collected.
@@ -120,7 +121,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 			} else {
 				for range 3 { // joins the same review each time
 					r := p.finish(c, good)
-					says(t, r, machine.NeedsWork, "Review running: ", "same outputs")
+					says(t, r, replies.NeedsWork, "Review running: ", "same outputs")
 					testkit.True(t, r.Waiting() != nil && r.Waiting().Code == "review_running", "reply %s",
 						toJSON(t, r))
 				}
@@ -140,7 +141,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 			testkit.Equal(t, c.stackOf(ctx, "")[0].Step, "one",
 				"a verdict that nobody waited for moved the session: %s", toJSON(t, one))
 
-			says(t, p.finish(c, good), machine.NextStep)
+			says(t, p.finish(c, good), replies.NextStep)
 			testkit.Equal(t, [2]int{p.record(id).Progress("one").QualityTries, rev.calls()}, [2]int{1, 1},
 				"attempts, and calls of the reviewer")
 		})
@@ -154,7 +155,7 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	rev.runs(2)
 	rev.unset("wait")
 	x := <-other
-	testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
+	testkit.True(t, x.err == nil && x.r.Status == replies.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
 
 	one := p.record(id).Progress("one")
 	testkit.Equal(t, one.QualityTries, 1, "tries %s", toJSON(t, one.Tries))
@@ -170,14 +171,14 @@ func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
 	_, rev, c, id := p.reviewed()
 	const all = `{"outputs":{"parts":["good.md","good2.md","bad.md"]}}`
 	r := p.finish(c, all)
-	testkit.Need(t, r.Status == machine.NeedsWork, "reply %s after %d reviews", toJSON(t, r), rev.calls())
+	testkit.Need(t, r.Status == replies.NeedsWork, "reply %s after %d reviews", toJSON(t, r), rev.calls())
 	testkit.Need(t, len(r.FailedReviews) == 1, "reply %s after %d reviews", toJSON(t, r), rev.calls())
 	testkit.Need(t, *r.FailedReviews[0].TargetFile == "bad.md", "reply %s after %d reviews", toJSON(t, r), rev.calls())
 	testkit.Need(t, rev.calls() == 3, "reply %s after %d reviews", toJSON(t, r), rev.calls())
 
 	p.write("bad.md", "CONTENT OF something better")
 	p.write("good2.md", "CONTENT OF good2.md, changed")
-	says(t, p.finish(c, all), machine.WorkflowComplete)
+	says(t, p.finish(c, all), replies.WorkflowComplete)
 	testkit.Equal(t, rev.calls(), 5, "reviews")
 	testkit.Equal(t, strings.Count(toJSON(t, p.record(id).Progress("one").Newest().Verdicts), `"reused":true`), 1,
 		"verdicts that were taken over")
@@ -196,7 +197,7 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	rev.unset("wait")
 	c = p.reopen(rev).Connect("local")
 	began := time.Now()
-	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`), machine.NextStep)
+	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`), replies.NextStep)
 	took := time.Since(began)
 	testkit.True(t, took <= 14*time.Second, "it took %v, as long as a killed server's", took)
 	one := p.record(id).Progress("one")
@@ -215,7 +216,7 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	testkit.Until(t, "ended with its try", func() bool { return rev.gate.Stats().Running == 0 })
 	got = rev.held(c, good)
 	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`),
-		machine.NextStep)
+		replies.NextStep)
 	testkit.Must(t, (<-got).err) // that with the same outputs has the same reply
 	one := p.record(id).Progress("one")
 	testkit.Equal(t, one.Newest().State, machine.TryVoid, "record %s", toJSON(t, one))
@@ -271,7 +272,7 @@ func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
 	p.write("good.md", "CONTENT OF bad.md") // its verdict was for something else
 	rev.unset("wait")
 	x := <-got
-	testkit.True(t, x.err == nil && x.r.Status == machine.NeedsWork, "content that nobody judged: %s, %v",
+	testkit.True(t, x.err == nil && x.r.Status == replies.NeedsWork, "content that nobody judged: %s, %v",
 		toJSON(t, x.r), x.err)
 }
 
@@ -283,7 +284,7 @@ func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 	rev.set("say", `{"passed": true, "feedback": "fine"}`)
 	rev.unset("wait")
 	x := <-got
-	testkit.Need(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
+	testkit.Need(t, x.err == nil && x.r.Status == replies.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
 	testkit.Equal(t, strings.Count(toJSON(t, p.record(id).Progress("one").Tries), `"run_each":"report"`), 1,
 		"verdicts of the added review")
 }
@@ -307,13 +308,13 @@ func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
 	} {
 		p := newProject(t).alpha("[[a, b], c]", testStep{id: "a"}, b, testStep{id: "c"})
 		_, c, _ := p.begin()
-		says(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`), machine.NeedsWork, why)
+		says(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`), replies.NeedsWork, why)
 		testkit.Equal(t, strings.Join(p.finish(c, `{"outputs":{}}`).PendingConcurrentSteps, " "), "b", why)
 	}
 }
 
 func TestTheSameCallsJoinOneReview(t *testing.T) {
-	for call, want := range map[string]machine.Status{bad: machine.NeedsWork, good: machine.NextStep} {
+	for call, want := range map[string]replies.Status{bad: replies.NeedsWork, good: replies.NextStep} {
 		p, _, rev, c, id := underReview(t)
 		rev.set("wait", "")
 		var all []chan answered
@@ -421,7 +422,7 @@ func TestAReviewIsTakenUp(t *testing.T) {
 			its.unset("wait")
 			for i, got := range calls {
 				x := <-got
-				testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "the call at server %d: %s, %v", i,
+				testkit.True(t, x.err == nil && x.r.Status == replies.NextStep, "the call at server %d: %s, %v", i,
 					toJSON(t, x.r), x.err)
 			}
 
@@ -451,10 +452,10 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 	rev.runs(1)
 	rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: 10 * time.Millisecond})
 	r := p.finish(second, call)
-	testkit.True(t, r.Status == machine.NeedsWork && r.Waiting() != nil, "reply %s", toJSON(t, r))
+	testkit.True(t, r.Status == replies.NeedsWork && r.Waiting() != nil, "reply %s", toJSON(t, r))
 	rev.unset("wait")
 	testkit.Must(t, (<-got).err)
-	says(t, p.finish(second, call), machine.NextStep)
+	says(t, p.finish(second, call), replies.NextStep)
 	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
 }
 
@@ -486,7 +487,7 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 			OverrideReason: new("Nobody needs it"),
 		})},
 		"by its caller": {"review_failed", 1, func(c *Conn, id string) error {
-			return testkit.Get(c.CancelReview(ctx, machine.Going{SessionID: id, StepID: "one"},
+			return testkit.Get(c.CancelReview(ctx, replies.Going{SessionID: id, StepID: "one"},
 				outputsOf("report", "good.md"))).Err()
 		}},
 	} {

@@ -18,6 +18,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/record"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -92,7 +93,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	}
 
 	var f *finished
-	var r *machine.FinishReply
+	var r *replies.Finish
 	var refusal *session.Error
 	if p.FailedTries() >= how.MaxTries {
 		what := a.afterLimit(stepID, how)
@@ -106,10 +107,10 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 			fmt.Sprintf("Try %d of %d. %s\nCorrect that, then call finished_step again.", p.FailedTries(), how.MaxTries,
 				combined(failed)+unmet(failed, false)))
 		r = f.Reply
-		r.FailedCriteria = []machine.CriterionResult{}
+		r.FailedCriteria = []replies.CriterionResult{}
 		for _, v := range failed {
 			r.FailedReviews = append(r.FailedReviews,
-				machine.FailedReview{RunEach: v.RunEach, TargetFile: v.TargetFile})
+				replies.FailedReview{RunEach: v.RunEach, TargetFile: v.TargetFile})
 			for _, cr := range v.Criteria {
 				if !cr.Passed {
 					cr.TargetFile = v.TargetFile
@@ -222,7 +223,7 @@ func (r *review) results() (verdicts []*machine.Verdict, failure string) {
 			out.Files = append(out.Files, hash)
 		}
 		for _, c := range v.Criteria {
-			out.Criteria = append(out.Criteria, machine.CriterionResult{
+			out.Criteria = append(out.Criteria, replies.CriterionResult{
 				Criterion: questionOf(v.Task.Criteria, c.Criterion),
 				Passed:    c.Passed,
 				Feedback:  c.Feedback,
@@ -231,7 +232,7 @@ func (r *review) results() (verdicts []*machine.Verdict, failure string) {
 		if out.Passed && len(out.Criteria) == 0 {
 			// It passed as a whole, so each of its criteria passed.
 			for _, c := range v.Task.Criteria {
-				out.Criteria = append(out.Criteria, machine.CriterionResult{Criterion: c.Question, Passed: true})
+				out.Criteria = append(out.Criteria, replies.CriterionResult{Criterion: c.Question, Passed: true})
 			}
 		}
 		verdicts = append(verdicts, out)

@@ -23,6 +23,7 @@ import (
 	"deepwork/session/definition"
 	"deepwork/session/export"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -43,7 +44,7 @@ func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
 	testkit.Equal(t, toJSON(t, step.CompletedSteps), `[{"step_id":"one","outputs":{"report":"r.md"}}]`)
 
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	testkit.Equal(t, r.Status, machine.WorkflowComplete, "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, replies.WorkflowComplete, "reply %s", toJSON(t, r))
 	testkit.Equal(t, *r.ResumedWorkflow, "alpha/main", "reply %s", toJSON(t, r))
 	testkit.Equal(t, len(r.Stack), 1, "reply %s", toJSON(t, r))
 }
@@ -70,7 +71,7 @@ func TestAnyServerServesAnySession(t *testing.T) {
 
 		p.finish(c1, `{"outputs":{"report":"r.md"}}`)
 		testkit.Equal(t, c2.stackOf(ctx, "")[0].Step, "two", "%s: stack", name)
-		says(t, p.finish(c2, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
+		says(t, p.finish(c2, `{"outputs":{"report":"r.md"}}`), replies.WorkflowComplete)
 		testkit.Equal(t, len(c1.stackOf(ctx, "")), 0, "%s: stack", name)
 		refused(t, refusal(t, c1, `{"outputs":{"report":"r.md"}}`), session.StateError, "no_active_session")
 	}
@@ -93,7 +94,7 @@ func TestServersRaceForOneSession(t *testing.T) {
 		wg.Go(func() {
 			for _, step := range ids {
 				r, err := c.Finish(ctx, FinishArgs{Outputs: []byte(`{}`), SessionID: &id, StepID: &step})
-				if err == nil && r.Status == machine.WorkflowComplete {
+				if err == nil && r.Status == replies.WorkflowComplete {
 					finished.Add(1)
 				}
 				testkit.True(t, err == nil || session.CodeOf(err) == "step_finished" ||
@@ -172,7 +173,7 @@ func TestResumableSessions(t *testing.T) {
 		"beta/main is already in progress in session '"+beta+"' (on the stack, at step 'one')")
 
 	testkit.Must(t, errOf(before.Abort(ctx, AbortArgs{Explanation: "x"})))
-	list := func(c *Conn) []machine.ResumableSession { return testkit.Get(c.GetWorkflows(ctx)).Must(t).Resumable }
+	list := func(c *Conn) []replies.ResumableSession { return testkit.Get(c.GetWorkflows(ctx)).Must(t).Resumable }
 	testkit.Equal(t, len(list(before)), 0, "those on the stack")
 	testkit.Equal(t, len(list(srv.Connect("local"))), 0, "those that another connection works on")
 	before.Close()
@@ -330,7 +331,7 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.True(t, r.BeginStep.StepID == "two" && len(r.Stack) == 1, "with one session: %s", toJSON(t, r))
 	testkit.Same(t, testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack,
-		[]machine.StackEntry{{Workflow: "alpha/main", Step: "two", SessionID: id}}, "get_workflows")
+		[]replies.StackEntry{{Workflow: "alpha/main", Step: "two", SessionID: id}}, "get_workflows")
 
 	// A second root: it is not nested in the other agent's.
 	second := p.start(c, "alpha", "main")
@@ -342,7 +343,7 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	}
 	testkit.Equal(t, len(testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack), 0, "get_workflows")
 	r = p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
-	testkit.Equal(t, r.Status, machine.WorkflowComplete, "reply %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, replies.WorkflowComplete, "reply %s", toJSON(t, r))
 	testkit.Need(t, len(r.Stack) == 0, "reply %s", toJSON(t, r))
 	testkit.True(t, r.ResumedWorkflow == nil, "reply %s", toJSON(t, r))
 
@@ -402,9 +403,9 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 		nested.ParentSessionID = &parent
 		return testkit.Get(c.Start(ctx, nested)).Must(t).BeginStep.SessionID
 	}
-	chain := func(of string, stack []machine.StackEntry, want ...string) {
+	chain := func(of string, stack []replies.StackEntry, want ...string) {
 		t.Helper()
-		testkit.Same(t, xslices.Map(stack, func(e machine.StackEntry) string { return e.SessionID }), want, of)
+		testkit.Same(t, xslices.Map(stack, func(e replies.StackEntry) string { return e.SessionID }), want, of)
 	}
 	root := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.start(c, "alpha", "main") // another agent's
@@ -423,7 +424,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	chain("completion", r.Stack, root)
-	testkit.Equal(t, r.Status, machine.WorkflowComplete, "completion: %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, replies.WorkflowComplete, "completion: %s", toJSON(t, r))
 	testkit.Equal(t, *r.ResumedWorkflow, "alpha/main", "completion: %s", toJSON(t, r))
 	testkit.Equal(t, *r.ResumedStep, "one", "completion: %s", toJSON(t, r))
 
@@ -451,7 +452,7 @@ func TestStatelessRetries(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+one+`","step_id":"two"}`)
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+two+`","step_id":"one"}`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
-	testkit.Equal(t, r.Status, machine.WorkflowComplete, "the call got %s", toJSON(t, r))
+	testkit.Equal(t, r.Status, replies.WorkflowComplete, "the call got %s", toJSON(t, r))
 	testkit.Need(t, r.Notice == nil, "the call got %s", toJSON(t, r))
 	testkit.Equal(t, p.record(two).Status, machine.Completed, "the call got %s", toJSON(t, r))
 }
@@ -561,7 +562,7 @@ func TestAnImportIsNotTakenForWhatWasRemoved(t *testing.T) {
 func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 	how := Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideAgent}
 	p, _, rev, c, _ := underReview(t, how)
-	standing := func() *machine.Standing {
+	standing := func() *replies.Standing {
 		return testkit.Get(c.Step(ctx, StepArgs{})).Must(t).Members[0].Review
 	}
 	testkit.Equal(t, standing(), nil, "before the first")
@@ -634,7 +635,7 @@ func TestField19_RepliesSayWhatTheyAreAbout(t *testing.T) {
 	testkit.Contains(t, toJSON(t, r.Notice), "Job 'alpha' has no workflow 'mian': its only one, 'main', was started.")
 	testkit.Equal(t, r.BeginStep.BranchStatus, "suggested, and not in git")
 
-	at := func(info *machine.StepInfo, want ...string) {
+	at := func(info *replies.StepInfo, want ...string) {
 		t.Helper()
 		testkit.Same(t, []string{info.Name, info.Description, info.Position}, want, "of the step")
 	}
@@ -709,7 +710,7 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 			[]string{"descriptions", "of 20000 jobs are listed", "`deepwork jobs`"}},
 	} {
 		enc := testkit.Get(encodeJobs(c.snapshot, nil)).Must(t)
-		var jobs []machine.JobInfo
+		var jobs []replies.JobInfo
 		testkit.Must(t, json.Unmarshal(enc.Jobs, &jobs))
 		testkit.Need(t, len(enc.Jobs) <= jobsBytes, "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
 		testkit.Need(t, (len(jobs) == c.listed || c.listed < 0), "%s: %d jobs in %d bytes", name, len(jobs),
@@ -812,7 +813,7 @@ func TestWhatAPersonJudges(t *testing.T) {
 		"in short: %s", brief)
 
 	answer(true)
-	says(t, p.finish(c, `{"outputs":{"report":["a.md","same.json","c.bin","new.md"]}}`), machine.NextStep)
+	says(t, p.finish(c, `{"outputs":{"report":["a.md","same.json","c.bin","new.md"]}}`), replies.NextStep)
 }
 
 // The changes are shown against the last hand-in that a person failed. If no person failed one, they are
@@ -820,7 +821,7 @@ func TestWhatAPersonJudges(t *testing.T) {
 // ends.
 func TestWhatAHandInIsComparedWith(t *testing.T) {
 	p, srv, _, c, id := underJudgement(t, bothStep, Reviewing{External: true, MaxTries: 9, ReplyWithin: time.Minute})
-	handIn := func(text string) *machine.FinishReply {
+	handIn := func(text string) *replies.Finish {
 		t.Helper()
 		p.write("r.md", text+"\n")
 		return p.finish(c, `{"outputs":{"report":"r.md"}}`)
@@ -846,7 +847,7 @@ func TestWhatAHandInIsComparedWith(t *testing.T) {
 	handIn("CONTENT OF worse.md")
 	shows("review", "third", "fifth")
 	answer(true)
-	says(t, handIn("fifth"), machine.NextStep)
+	says(t, handIn("fifth"), replies.NextStep)
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	shows("hand-in", "fifth", "sixth")
 	testkit.Must(t, srv.AbortFor(ctx, id, "enough"))
@@ -901,7 +902,7 @@ func TestAPersonHandsInWhatTheyEdited(t *testing.T) {
 			testkit.Equal(t, len(testkit.Get(terminal.ToReview(ctx)).Must(t)), 1, "what waits")
 			testkit.Must(t, terminal.ReviewFor(ctx, id, "one", h.Digest,
 				machine.Answer{Passed: true, Identity: "local", Channel: session.ChannelTerminal}))
-			says(t, p.finish(c, good), machine.NextStep)
+			says(t, p.finish(c, good), replies.NextStep)
 		})
 	}
 }

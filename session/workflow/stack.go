@@ -12,6 +12,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -107,11 +108,11 @@ func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
 }
 
 // entriesOf returns the active sessions among rows as a stack.
-func entriesOf(rows []store.Session) []machine.StackEntry {
-	out := make([]machine.StackEntry, 0, len(rows))
+func entriesOf(rows []store.Session) []replies.StackEntry {
+	out := make([]replies.StackEntry, 0, len(rows))
 	for _, row := range rows {
 		if row.Status == string(machine.Active) {
-			out = append(out, machine.StackEntry{
+			out = append(out, replies.StackEntry{
 				Workflow:  row.Job + "/" + row.Workflow,
 				Step:      row.Step,
 				SessionID: row.ID,
@@ -123,16 +124,16 @@ func entriesOf(rows []store.Session) []machine.StackEntry {
 
 // Stack returns the connection's stack as it was last read, bottom first. It never blocks. Without a
 // connection it is empty; see StackOf.
-func (c *Conn) Stack() []machine.StackEntry {
+func (c *Conn) Stack() []replies.StackEntry {
 	if last := c.last.Load(); last != nil {
 		return *last
 	}
-	return []machine.StackEntry{}
+	return []replies.StackEntry{}
 }
 
 // StackOf returns the stack for a call with this session_id, bottom first: as it was last read on the
 // connection or, without a connection, the session and those around it. nil means no session_id.
-func (c *Conn) StackOf(ctx context.Context, sessionID *string) []machine.StackEntry {
+func (c *Conn) StackOf(ctx context.Context, sessionID *string) []replies.StackEntry {
 	if sessionID == nil || !c.stateless {
 		return c.Stack()
 	}
@@ -141,7 +142,7 @@ func (c *Conn) StackOf(ctx context.Context, sessionID *string) []machine.StackEn
 
 // stackOf returns the stack for the reply to a call that has moved a session. Sessions that cannot be read
 // are left out, since the call has succeeded.
-func (c *Conn) stackOf(ctx context.Context, id string) []machine.StackEntry {
+func (c *Conn) stackOf(ctx context.Context, id string) []replies.StackEntry {
 	rows, err := c.rows(ctx)
 	if c.stateless && id != "" {
 		rows, err = c.engine.records.Ancestry(ctx, id)
@@ -155,7 +156,7 @@ func (c *Conn) stackOf(ctx context.Context, id string) []machine.StackEntry {
 
 // stackAfter is like stackOf for a call that has left its session with this row. It reads nothing if no other
 // session can be on the stack.
-func (c *Conn) stackAfter(ctx context.Context, row store.Session) []machine.StackEntry {
+func (c *Conn) stackAfter(ctx context.Context, row store.Session) []replies.StackEntry {
 	c.mu.Lock()
 	alone := c.stateless && row.Parent == "" || len(c.stack.open) == 1 && c.stack.open[0] == row.ID
 	c.mu.Unlock()
@@ -172,14 +173,14 @@ func (c *Conn) stackAfter(ctx context.Context, row store.Session) []machine.Stac
 
 // openStack returns the stack for get_workflows, which resumes nothing. Without a connection it is the
 // identity's only session.
-func (c *Conn) openStack(ctx context.Context) []machine.StackEntry {
+func (c *Conn) openStack(ctx context.Context) []replies.StackEntry {
 	if !c.stateless {
 		return c.stackOf(ctx, "")
 	}
 
 	found, more, err := c.engine.resumable(ctx, c.identity, 1, c.engine.inUse(ctx, c.engine.open()))
 	if err != nil || more {
-		return []machine.StackEntry{}
+		return []replies.StackEntry{}
 	}
 	return entriesOf(found)
 }
@@ -430,7 +431,7 @@ func (c *Conn) push(rows []store.Session) {
 
 // onTop returns the stack for the reply of a call that has read it and then begun sessions: rows, of which
 // the first one has the others nested in it.
-func (c *Conn) onTop(read []machine.StackEntry, rows []store.Session) []machine.StackEntry {
+func (c *Conn) onTop(read []replies.StackEntry, rows []store.Session) []replies.StackEntry {
 	if c.stateless {
 		return append(read, entriesOf(rows[:1])...)
 	}

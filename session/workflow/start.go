@@ -18,6 +18,7 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/record"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -52,12 +53,12 @@ func (StartArgs) Tags() map[string]string {
 
 // Start starts a session and pushes it onto the stack (seed 000, 001.3). The session is on disk when it
 // returns.
-func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, error) {
+func (c *Conn) Start(ctx context.Context, a StartArgs) (*replies.Start, error) {
 	request := a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, machine.ToolStart, request, &a, func(who caller) (*machine.StartReply, string, error) {
+	return call(ctx, c, machine.ToolStart, request, &a, func(who caller) (*replies.Start, string, error) {
 		return c.start(ctx, who, a)
-	}, func(r *machine.StartReply, id string, replayed bool) {
+	}, func(r *replies.Start, id string, replayed bool) {
 		r.SessionID = id
 		if replayed {
 			c.follow(ctx, r.BeginStep, id)
@@ -66,20 +67,20 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 		if replayed || a.Root {
 			r.Stack = c.stackOf(ctx, id)
 		}
-		if !replayed || slices.ContainsFunc(r.Stack, func(e machine.StackEntry) bool { return e.SessionID == id }) {
+		if !replayed || slices.ContainsFunc(r.Stack, func(e replies.StackEntry) bool { return e.SessionID == id }) {
 			return
 		}
 
 		rows, err := c.engine.records.List(ctx, store.SessionQuery{IDs: []string{id}})
 		if err == nil && len(rows) > 0 && rows[0].Status != string(machine.Active) {
-			r.Notice = machine.Notice(r.Notice,
+			r.Notice = replies.Notice(r.Notice,
 				fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).",
 					id, rows[0].Status))
 		}
 	})
 }
 
-func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.StartReply, string, error) {
+func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*replies.Start, string, error) {
 	e := c.engine
 	j, wf, err := c.toBegin(ctx, a)
 	if err != nil {
@@ -94,7 +95,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		return nil, "", err
 	}
 
-	parent, stack := "", []machine.StackEntry{}
+	parent, stack := "", []replies.StackEntry{}
 	if !a.Root {
 		if parent, stack, err = c.parent(ctx, a); err != nil {
 			return nil, "", err
@@ -223,12 +224,12 @@ func (e *Engine) beginning(
 // branch is to be made, it also finds a free name for it.
 func (e *Engine) create(
 	ctx context.Context, how Reviewing, def *machine.Definition, b machine.NewSession, by string,
-) (rows []store.Session, r *machine.StartReply, err error) {
+) (rows []store.Session, r *replies.Start, err error) {
 	name, taken := b.BranchName, map[string]bool{}
 	for range 20 {
 		b.SessionID = randomID(4)
 		if b.BranchDue {
-			b.BranchName, err = (branch.Tree{Root: e.Root}).Free(ctx, name, b.Branch == machine.BranchCheckedOut, taken)
+			b.BranchName, err = (branch.Tree{Root: e.Root}).Free(ctx, name, b.Branch == replies.BranchCheckedOut, taken)
 			if err != nil {
 				return nil, nil, gitFailed(name, err)
 			}
@@ -298,7 +299,7 @@ func (e *Engine) createAgain(
 
 // parent returns the parent of a new session, the named one or the top of the stack, and the stack. The top
 // of a stateless connection may be another agent's.
-func (c *Conn) parent(ctx context.Context, a StartArgs) (string, []machine.StackEntry, error) {
+func (c *Conn) parent(ctx context.Context, a StartArgs) (string, []replies.StackEntry, error) {
 	id := a.ParentSessionID
 	if named := a.SessionID; named != nil {
 		if !machine.IsSessionID(*named) || id != nil && *id != *named {
@@ -339,9 +340,9 @@ func (c *Conn) parent(ctx context.Context, a StartArgs) (string, []machine.Stack
 // would fail. It changes nothing.
 func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
 	tree := branch.Tree{Root: e.Root}
-	b.Branch = machine.BranchNamed
+	b.Branch = replies.BranchNamed
 	if tree.Outside() {
-		b.Branch = machine.BranchOutsideGit
+		b.Branch = replies.BranchOutsideGit
 	}
 
 	if e.Config == nil {
@@ -357,15 +358,15 @@ func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
 	case mode != config.BranchCreate && mode != config.BranchCheckout:
 		b.Notice = strings.TrimSpace(b.Notice + " " + e.branchNotice(cfg))
 		return nil
-	case b.Branch == machine.BranchOutsideGit:
+	case b.Branch == replies.BranchOutsideGit:
 		return session.NotNow(codes.NotAGitRepository,
 			"git.branch is '%s', but %s is not in a git repository. Run `git init` there, or set git.branch to "+
 				"'name' in .deepwork/config.yml.", mode, e.Root)
 	case mode == config.BranchCheckout:
-		b.Branch = machine.BranchCheckedOut
+		b.Branch = replies.BranchCheckedOut
 		err = tree.Switchable(ctx)
 	default:
-		b.Branch = machine.BranchCreated
+		b.Branch = replies.BranchCreated
 	}
 
 	b.BranchDue = true

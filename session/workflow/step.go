@@ -13,11 +13,12 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 )
 
 // step returns the position of a session without moving it (get_step). With a step_id it describes only that
 // member of the current group.
-func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*machine.StepReply, error) {
+func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*replies.Step, error) {
 	if _, err := a.repetition(who); err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	}
 	r := a.reading(def, entry, shown, pending, texts, running, how.MaxTries)
 	r.NextCursor = next
-	r.Notice = machine.Notice(r.Notice,
+	r.Notice = replies.Notice(r.Notice,
 		fmt.Sprintf("The instructions are those the step began with; the current ones cannot be used: %v.",
 			errors.Unwrap(err)))
 	return r, nil
@@ -114,19 +115,19 @@ func (a *sessionActor) running(ctx context.Context, entry job.Entry) (steps []st
 func (a *sessionActor) reading(
 	def *machine.Definition, entry, shown job.Entry, pending []string, texts machine.Instructions,
 	running []string, most int,
-) *machine.StepReply {
+) *replies.Step {
 	s := a.state.In(a.engine.Place)
-	r := &machine.StepReply{
+	r := &replies.Step{
 		Goal:           s.Goal,
 		CompletedSteps: s.CompletedSteps(def),
-		Notice:         machine.Notice(nil, def.Notice),
+		Notice:         replies.Notice(nil, def.Notice),
 	}
 	d := s.Describe(def, shown, texts)
 	r.BeginStep = d.First
 	r.ConcurrentSteps = d.Others
 	r.ConcurrentGroup = d.Group
 	for _, id := range entry {
-		m := machine.Member{StepID: id, State: "started", ReviewRunning: slices.Contains(running, id)}
+		m := replies.Member{StepID: id, State: "started", ReviewRunning: slices.Contains(running, id)}
 		if p := s.Progress(id); p != nil {
 			m.StartedAt = new(p.StartedAt.Format(time.RFC3339Nano))
 			m.QualityTries, m.FailedChecks = p.QualityTries, p.FailedChecks
@@ -143,11 +144,11 @@ func (a *sessionActor) reading(
 		r.PendingConcurrentSteps = pending
 		if len(pending) == 0 {
 			r.PendingConcurrentSteps = []string{}
-			r.Notice = machine.Notice(r.Notice,
+			r.Notice = replies.Notice(r.Notice,
 				"Every member of this group is finished, because the job was edited. Call finished_step once more "+
 					"for one of them, with its step_id and outputs, to go on.")
 		} else if done := finishedOf(shown, pending); len(done) > 0 {
-			r.Notice = machine.Notice(r.Notice,
+			r.Notice = replies.Notice(r.Notice,
 				fmt.Sprintf("Finished already, do not do again: %s. Still to do: %s.", strings.Join(done, ", "),
 					strings.Join(pending, ", ")))
 		}
@@ -156,10 +157,10 @@ func (a *sessionActor) reading(
 }
 
 // standing returns the state of a step's review, or nil if nothing was handed in.
-func standing(sessionID string, p *machine.StepProgress, running bool, left int) *machine.Standing {
+func standing(sessionID string, p *machine.StepProgress, running bool, left int) *replies.Standing {
 	last := p.Newest()
 	if q := p.Question; q != nil && q.Open() {
-		return &machine.Standing{
+		return &replies.Standing{
 			State:     "waiting_for_you",
 			Outputs:   q.Outputs,
 			TriesLeft: left,
@@ -169,7 +170,7 @@ func standing(sessionID string, p *machine.StepProgress, running bool, left int)
 	if last == nil {
 		return nil
 	}
-	r := &machine.Standing{State: string(last.State), Outputs: last.Outputs, TriesLeft: left}
+	r := &replies.Standing{State: string(last.State), Outputs: last.Outputs, TriesLeft: left}
 	switch {
 	case running:
 		r.State = "running"

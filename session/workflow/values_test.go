@@ -18,6 +18,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/replies"
 )
 
 // survey is a job of format 2, whose workflows have different steps of one name.
@@ -67,13 +68,13 @@ func list(paths ...string) outputs.Value { return outputs.Value{Paths: paths, Li
 
 type given map[string]outputs.Value
 
-func started(t *testing.T, c *Conn, workflow string, in given) *machine.StepInfo {
+func started(t *testing.T, c *Conn, workflow string, in given) *replies.StepInfo {
 	t.Helper()
 	return testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "survey", WorkflowName: workflow, Inputs: in})).
 		Must(t).BeginStep
 }
 
-func inputsOf(info *machine.StepInfo) (all []string) {
+func inputsOf(info *replies.StepInfo) (all []string) {
 	for _, in := range info.Inputs {
 		line := in.Name + ": " + *cmp.Or(in.Value,
 			new(fmt.Sprint(in.Paths))) + map[bool]string{true: " not given"}[in.NotGiven]
@@ -83,7 +84,7 @@ func inputsOf(info *machine.StepInfo) (all []string) {
 	return all
 }
 
-func stepInfo(t *testing.T, c *Conn, id string) *machine.StepInfo {
+func stepInfo(t *testing.T, c *Conn, id string) *replies.StepInfo {
 	t.Helper()
 	return testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep
 }
@@ -173,7 +174,7 @@ func TestFileNotFoundOffersANearName(t *testing.T) {
 // what steps make: that of a step that is finished, and not undone by go_to_step.
 func TestInputsOfEachStepAreTheNewestValues(t *testing.T) {
 	p, srv, c := surveyed(t, withoutReviews)
-	want := func(of string, info *machine.StepInfo, want ...string) {
+	want := func(of string, info *replies.StepInfo, want ...string) {
 		t.Helper()
 		testkit.Same(t, inputsOf(info), want, "%s", of)
 	}
@@ -182,12 +183,12 @@ func TestInputsOfEachStepAreTheNewestValues(t *testing.T) {
 	asking := []string{"notes: [one.md] from prepare", "topic: tides"}
 	first := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")})
 	want("the first step", first, prepare...)
-	finish := func(step, file string) *machine.StepInfo {
+	finish := func(step, file string) *replies.StepInfo {
 		t.Helper()
 		return p.finish(c, fmt.Sprintf(`{"step_id": %q, "session_id": %q, "outputs": {"notes": [%q]}}`, step,
 			first.SessionID, file)).BeginStep
 	}
-	goTo := func(step string) *machine.StepInfo {
+	goTo := func(step string) *replies.StepInfo {
 		t.Helper()
 		return testkit.Get(c.GoTo(ctx, GoToArgs{StepID: step, SessionID: &first.SessionID})).Must(t).BeginStep
 	}
@@ -218,7 +219,7 @@ func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
 	ask := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")})
 	winds := strings.Repeat("é ", outputs.MaxText/2) // such a text may be kept elsewhere
 	again := started(t, c, "again", given{"topic": text(winds)})
-	check := func(of string, info *machine.StepInfo, want ...string) {
+	check := func(of string, info *replies.StepInfo, want ...string) {
 		t.Helper()
 		testkit.Same(t, []string{info.Instructions, *info.CommonJobInfo, inputsOf(info)[0], info.StepID,
 			info.ProjectRoot}, append(want, "prepare", p.root), "%s", of)
@@ -416,7 +417,7 @@ func TestRules14And16_ATextIsReviewed(t *testing.T) {
 	rev.set("say", strings.ReplaceAll(passes, "Good", "report"))
 	for i, text := range []string{"CONTENT OF bad.md", "CONTENT OF worse.md", "fine"} {
 		r := p.finish(c, report(toJSON(t, text), ""))
-		testkit.Need(t, (r.Status == machine.NextStep) == (i == 2) && rev.calls() == 2*(i+1), "%s: %d reviews, %s",
+		testkit.Need(t, (r.Status == replies.NextStep) == (i == 2) && rev.calls() == 2*(i+1), "%s: %d reviews, %s",
 			text, rev.calls(), toJSON(t, r))
 		testkit.True(t, i == 2 || len(r.FailedReviews) == 2 && r.FailedReviews[0].TargetFile == nil,
 			"failed reviews %s", toJSON(t, r.FailedReviews))
@@ -507,13 +508,13 @@ func TestRule21_TheAccountIsAskedForAndJudged(t *testing.T) {
 	testkit.Equal(t, r[0].RunEach, "step", "reviews %s", toJSON(t, r))
 
 	for _, given := range []string{"", `,"notes":" "`, `,"work_summary":null`} {
-		says(t, p.finish(c, `{"outputs":{}`+given+`}`), machine.NeedsWork, "- Good: The author MUST read what exists.",
+		says(t, p.finish(c, `{"outputs":{}`+given+`}`), replies.NeedsWork, "- Good: The author MUST read what exists.",
 			"with notes")
 		testkit.Equal(t, rev.calls(), 0, "%s: reviews", given)
 	}
-	says(t, p.finish(c, `{"outputs":{},"notes":"CONTENT OF bad.md"}`), machine.NeedsWork,
+	says(t, p.finish(c, `{"outputs":{},"notes":"CONTENT OF bad.md"}`), replies.NeedsWork,
 		"Try 1 of 3. Review of step: bad.md was read\n")
-	says(t, p.finish(c, `{"outputs":{},"work_summary":"I read all."}`), machine.NextStep)
+	says(t, p.finish(c, `{"outputs":{},"work_summary":"I read all."}`), replies.NextStep)
 	one := p.record(id).Progress("one")
 	testkit.Equal(t, rev.calls(), 2, "%d reviews, %s", rev.calls(), toJSON(t, one))
 	testkit.Equal(t, one.QualityTries, 2, "%d reviews, %s", rev.calls(), toJSON(t, one))
@@ -525,7 +526,7 @@ func TestRule25_TheSubagentIsNamed(t *testing.T) {
 	p := newProject(t).format2("{name: report, description: A report, type: string, review: {strategy: individual, "+
 		"instructions: Is it good, agent: {claude: skeptic}}}", "outputs: {report: {}}")
 	_, c, id := p.begin()
-	says(t, p.finish(c, report(`"the text"`, "")), machine.NeedsWork,
+	says(t, p.finish(c, report(`"the text"`, "")), replies.NeedsWork,
 		"Spawn a subagent of the type 'skeptic' for the review of report (")
 	testkit.Contains(t,
 		string(testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_one.md"))).Must(t)),
@@ -567,7 +568,7 @@ func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
 						continue // refused at once
 					}
 					r := p.finish(c, report(files, notes+more))
-					says(t, r, machine.NeedsWork, misses)
+					says(t, r, replies.NeedsWork, misses)
 					testkit.True(t, r.FailedReviews == nil && strings.Contains(*r.Feedback,
 						"sessions override "+id+" one") == (name != "never"), "%s: %s", more, toJSON(t, r))
 				}
@@ -587,9 +588,9 @@ func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
 
 				testkit.Must(t, err)
 				r := p.finish(c, report(`["bad.json"]`, notes))
-				testkit.True(t, r.Status == machine.NeedsWork &&
+				testkit.True(t, r.Status == replies.NeedsWork &&
 					strings.Contains(toJSON(t, r.Notice), "for other outputs"), "other outputs: %s", toJSON(t, r))
-				says(t, p.finish(c, report(files, notes)), machine.NextStep)
+				says(t, p.finish(c, report(files, notes)), replies.NextStep)
 				one = p.record(id).Progress("one")
 				e := one.Evidence
 				testkit.Equal(t, e.Kind, machine.ByPerson, "%d reviews, %s", rev.calls(), toJSON(t, one))
@@ -619,9 +620,9 @@ func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
 		})
 		p.write(".deepwork/jobs/alpha/schemas/report.json", `{}`)
 		p.format2("{name: report, description: Any report, type: file_path}", "outputs: {report: {}}")
-		says(t, p.finish(c, report(`"list.json"`, "")), machine.NeedsWork, "[] is an array; expected an object (type)")
-		says(t, p.finish(c, report(`"huge.json"`, "")), machine.NeedsWork, "bytes, over the limit of 10485760")
-		says(t, p.finish(c, report(`"object.json"`, "")), machine.NextStep)
+		says(t, p.finish(c, report(`"list.json"`, "")), replies.NeedsWork, "[] is an array; expected an object (type)")
+		says(t, p.finish(c, report(`"huge.json"`, "")), replies.NeedsWork, "bytes, over the limit of 10485760")
+		says(t, p.finish(c, report(`"object.json"`, "")), replies.NextStep)
 	}
 	p := newProject(t).alpha("[one, {workflow: inner}]\n  - {name: inner, summary: i, steps: [two]}",
 		testStep{id: "one"}, testStep{
@@ -632,7 +633,7 @@ func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
 	_, c, _ := p.begin()
 	testkit.WriteAll(t, p.root, map[string]string{"list.json": "[]", ".deepwork/jobs/alpha/s.json": "{}"})
 	p.finish(c, `{"outputs":{}}`)
-	says(t, p.finish(c, report(`"list.json"`, "")), machine.NeedsWork, "[] is an array; expected an object (type)")
+	says(t, p.finish(c, report(`"list.json"`, "")), replies.NeedsWork, "[] is an array; expected an object (type)")
 }
 
 // Rule 22: no session begins with a schema that cannot be used.
@@ -670,7 +671,7 @@ func TestRule14_APersonPassesAText(t *testing.T) {
 		testkit.Contains(t, testkit.Get(srv.HandIn(ctx, id, "one")).Must(t).Brief(), text[:100*i+5])
 		if i > 0 {
 			testkit.Must(t, p.atTerminal(id, "one", q.Digest, true, ""))
-			says(t, p.finish(c, report(toJSON(t, text), "")), machine.NextStep)
+			says(t, p.finish(c, report(toJSON(t, text), "")), replies.NextStep)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
 	"deepwork/session/remote"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
@@ -29,7 +29,7 @@ type work struct {
 
 // A step is a finished_step that waits for a verdict.
 type step struct {
-	machine.Going
+	replies.Going
 	Args workflow.FinishArgs `json:"args"` // as they were given
 	Here string              `json:"here"` // where the outputs are; see Set.Here
 }
@@ -44,7 +44,7 @@ type agent struct {
 // workOf returns what continues after a call with this reply at a server in a place, or nil.
 func workOf(here string, p *mcp.CallToolParamsRaw, reply any) *work {
 	switch r := reply.(type) {
-	case *machine.FinishReply:
+	case *replies.Finish:
 		s := &step{Here: here}
 		if r.Going == nil || json.Unmarshal(p.Arguments, &s.Args) != nil {
 			return nil
@@ -121,7 +121,7 @@ func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.Lon
 // goesOn reports whether a reply of look says that the work continues.
 func (w *work) goesOn(reply any) bool {
 	switch r := reply.(type) {
-	case *machine.FinishReply:
+	case *replies.Finish:
 		return r.Going != nil
 	case attempt.Waited:
 		return r.GoesOn() != ""
@@ -134,7 +134,7 @@ func (w *work) goesOn(reply any) bool {
 // message tells people the state of the work.
 func (w *work) message(reply any) string {
 	switch r := reply.(type) {
-	case *machine.FinishReply:
+	case *replies.Finish:
 		if r.Feedback != nil {
 			return *r.Feedback
 		}

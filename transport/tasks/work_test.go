@@ -10,8 +10,8 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
 	"deepwork/session/remote"
+	"deepwork/session/replies"
 	"deepwork/session/store"
 	"deepwork/transport/tool"
 )
@@ -21,12 +21,12 @@ func TestWorkOfACall(t *testing.T) {
 	of := func(reply any, arguments string) *work {
 		return workOf("m:/p", &mcp.CallToolParamsRaw{Name: "x", Arguments: json.RawMessage(arguments)}, reply)
 	}
-	checked := &machine.FinishReply{Going: &machine.Going{SessionID: "0a1b2c3d", StepID: "write", Content: "c"}}
+	checked := &replies.Finish{Going: &replies.Going{SessionID: "0a1b2c3d", StepID: "write", Content: "c"}}
 	followed := &remote.Run{ExecutionID: "e", StatusSupported: true}
 	ended := *followed
 	ended.EndedAt = new(time.Now())
 	for name, reply := range map[string]any{
-		"a verdict":                     &machine.FinishReply{},
+		"a verdict":                     &replies.Finish{},
 		"a run that ended":              &ended,
 		"one that nobody can ask about": &remote.Run{ExecutionID: "e"},
 		"a list":                        &[]string{},

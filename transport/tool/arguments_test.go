@@ -21,6 +21,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/machine"
 	"deepwork/session/remote"
+	"deepwork/session/replies"
 )
 
 // A tool takes the arguments of its schema, and those that it does not list.
@@ -185,8 +186,8 @@ func FuzzArguments(f *testing.F) {
 // An atStep has one session on its stack.
 type atStep struct{ WorkflowCaller }
 
-func (atStep) StackOf(context.Context, *string) []machine.StackEntry {
-	return []machine.StackEntry{{Workflow: "notes/write", SessionID: "0a1b2c3d"}}
+func (atStep) StackOf(context.Context, *string) []replies.StackEntry {
+	return []replies.StackEntry{{Workflow: "notes/write", SessionID: "0a1b2c3d"}}
 }
 
 // A call that hangs is in the log while it runs, once; one that ends in time has one line.
@@ -424,7 +425,7 @@ func TestValuesOfFields(t *testing.T) {
 
 // A call's log names the session that the call began, was given, or is in; a call after its end is not told.
 func TestTheSessionOfACall(t *testing.T) {
-	in := []machine.StackEntry{{SessionID: "0000000a"}, {SessionID: "0000000b"}}
+	in := []replies.StackEntry{{SessionID: "0000000a"}, {SessionID: "0000000b"}}
 	for _, c := range []struct {
 		log   CallLog
 		reply any
@@ -432,10 +433,10 @@ func TestTheSessionOfACall(t *testing.T) {
 	}{
 		{CallLog{}, nil, ""},
 		{CallLog{stack: in}, nil, "0000000b"},
-		{CallLog{stack: in, session: new("0000000c")}, &machine.StartReply{}, "0000000c"},
-		{CallLog{stack: in, session: new("0000000c")}, &machine.StartReply{
+		{CallLog{stack: in, session: new("0000000c")}, &replies.Start{}, "0000000c"},
+		{CallLog{stack: in, session: new("0000000c")}, &replies.Start{
 			SessionID: "0000000d",
-			BeginStep: &machine.StepInfo{SessionID: "0000000e"},
+			BeginStep: &replies.StepInfo{SessionID: "0000000e"},
 		}, "0000000d"},
 	} {
 		testkit.Equal(t, c.log.sessionOf(c.reply), c.want)

@@ -17,7 +17,7 @@ import (
 	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/spans"
 )
 
@@ -40,7 +40,7 @@ type CallLog struct {
 	level    slog.Level
 	session  *string // as given
 	began    time.Time
-	stack    []machine.StackEntry // when it began, if it is logged
+	stack    []replies.StackEntry // when it began, if it is logged
 	outcome  string
 	fault    []slog.Attr // what an error, or a panic, was
 	slow     *time.Timer // nil if it is not logged
@@ -132,7 +132,7 @@ func (l *CallLog) attrs(reply any) []slog.Attr {
 // sessionOf returns the session that a call is about: the one that it started, the one that was given,
 // or the innermost of its caller, or "".
 func (l *CallLog) sessionOf(reply any) string {
-	started, ok := reply.(*machine.StartReply)
+	started, ok := reply.(*replies.Start)
 	switch {
 	case ok && started != nil && started.SessionID != "":
 		return started.SessionID
@@ -146,9 +146,9 @@ func (l *CallLog) sessionOf(reply any) string {
 
 // stackAttr returns the workflows in progress, bottom first; for a deep stack its depth and the
 // top.
-func stackAttr(stack []machine.StackEntry) slog.Attr {
+func stackAttr(stack []replies.StackEntry) slog.Attr {
 	top := stack[max(0, len(stack)-StackLogged):]
-	names := xslices.Map(top, func(e machine.StackEntry) string { return e.Workflow })
+	names := xslices.Map(top, func(e replies.StackEntry) string { return e.Workflow })
 	if len(top) < len(stack) {
 		return slog.Group("stack", slog.Int("depth", len(stack)), slog.Any("top", names))
 	}

@@ -20,18 +20,18 @@ import (
 	"deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
 	"deepwork/session/remote"
+	"deepwork/session/replies"
 )
 
 // nested is a caller with workflows in progress.
 type nested struct {
 	WorkflowCaller
-	stack []machine.StackEntry
+	stack []replies.StackEntry
 }
 
-func (n nested) Stack() []machine.StackEntry                           { return n.stack }
-func (n nested) StackOf(context.Context, *string) []machine.StackEntry { return n.stack }
+func (n nested) Stack() []replies.StackEntry                           { return n.stack }
+func (n nested) StackOf(context.Context, *string) []replies.StackEntry { return n.stack }
 
 type echoArgs struct {
 	Do      string  `json:"do" arg:"What happens"`
@@ -96,7 +96,7 @@ func offering(
 	}
 	caller := &Caller{
 		Caller:    session.Caller{Identity: "ann"},
-		Workflows: nested{stack: []machine.StackEntry{{Workflow: "a/b", SessionID: "0123abcd"}}},
+		Workflows: nested{stack: []replies.StackEntry{{Workflow: "a/b", SessionID: "0123abcd"}}},
 	}
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -338,7 +338,7 @@ func TestTextsAreBounded(t *testing.T) {
 	testkit.Need(t, !given, "none: %q %t %v", last, given, err)
 	testkit.True(t, err == nil, "none: %q %t %v", last, given, err)
 
-	many := make([]machine.StackEntry, StackLogged+1)
+	many := make([]replies.StackEntry, StackLogged+1)
 	testkit.Contains(t, stackAttr(many).String(), "depth=21")
 	testkit.Equal(t, strings.Contains(stackAttr(many[1:]).String(), "depth"), false)
 }

@@ -6,7 +6,7 @@
 // Argument describes: schema, forms and flags follow.
 //
 // To add a field to a tool's reply, two files are touched: the one that declares the
-// reply (session/machine/reply.go, session/attempt or a file below
+// reply (session/replies, session/attempt or a file below
 // transport/tools), where the jsonschema tag is the field's description, and the one
 // that fills it. Schemas and documents are derived: go test ./transport -update renews
 // testdata/tools_list.json and cmd/deepwork/docs/reference. A field with few allowed values, or a list,
@@ -41,6 +41,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
 )
@@ -48,15 +49,15 @@ import (
 // A WorkflowCaller is one connection to the workflow engine. It is a *workflow.Conn.
 type WorkflowCaller interface {
 	Close()
-	Stack() []machine.StackEntry
-	StackOf(ctx context.Context, sessionID *string) []machine.StackEntry
-	GetWorkflows(context.Context) (*machine.WorkflowsReply, error)
-	Start(context.Context, workflow.StartArgs) (*machine.StartReply, error)
-	Finish(context.Context, workflow.FinishArgs) (*machine.FinishReply, error)
-	Abort(context.Context, workflow.AbortArgs) (*machine.AbortReply, error)
-	Step(context.Context, workflow.StepArgs) (*machine.StepReply, error)
-	GoTo(context.Context, workflow.GoToArgs) (*machine.GoToReply, error)
-	CancelReview(context.Context, machine.Going, json.RawMessage) (bool, error)
+	Stack() []replies.StackEntry
+	StackOf(ctx context.Context, sessionID *string) []replies.StackEntry
+	GetWorkflows(context.Context) (*replies.Workflows, error)
+	Start(context.Context, workflow.StartArgs) (*replies.Start, error)
+	Finish(context.Context, workflow.FinishArgs) (*replies.Finish, error)
+	Abort(context.Context, workflow.AbortArgs) (*replies.Abort, error)
+	Step(context.Context, workflow.StepArgs) (*replies.Step, error)
+	GoTo(context.Context, workflow.GoToArgs) (*replies.GoTo, error)
+	CancelReview(context.Context, replies.Going, json.RawMessage) (bool, error)
 }
 
 // Newest is the first version of the protocol in which requests carry the client's capabilities, and a server asks the

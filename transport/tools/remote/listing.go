@@ -14,7 +14,7 @@ import (
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
 	sources "deepwork/catalog/source"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/transport/tool"
 	"deepwork/transport/tools/source"
 	"deepwork/transport/tools/workflows"
@@ -188,7 +188,7 @@ type jobTool struct {
 
 // startJSON is the output schema of start_workflow.
 var startJSON = sync.OnceValue(func() json.RawMessage {
-	return tool.ListedOutput(workflows.OutputSchema[machine.StartReply]())
+	return tool.ListedOutput(workflows.OutputSchema[replies.Start]())
 })
 
 // jobTools makes the tools of all workflows of the exposed jobs; nil exposes none. Unchanged tools

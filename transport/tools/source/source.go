@@ -24,6 +24,7 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/remote"
+	"deepwork/session/replies"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 	"deepwork/transport/tools/workflows"
@@ -183,7 +184,7 @@ var taken = []string{"goal", "instance_id"}
 // tool in errors. A root session is not nested.
 func (w *Workflow) Start(
 	ctx context.Context, c *tool.Caller, subject string, arguments json.RawMessage, root bool,
-) (*machine.StartReply, error) {
+) (*replies.Start, error) {
 	var in inputArgs
 	more := tool.InputArguments(w.Workflow, taken...)
 	given, err := tool.Decode(subject, arguments, &in, more...)

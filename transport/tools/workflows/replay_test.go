@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/session/workflow"
 	"deepwork/transport/page/pagetest"
 	"deepwork/transport/tool"
@@ -22,8 +22,8 @@ func TestCalls(t *testing.T) {
 
 type noStack struct{ tool.WorkflowCaller }
 
-func (noStack) Start(context.Context, workflow.StartArgs) (*machine.StartReply, error) {
-	return new(machine.StartReply), nil
+func (noStack) Start(context.Context, workflow.StartArgs) (*replies.Start, error) {
+	return new(replies.Start), nil
 }
 
 // A list without entries is [] in a reply.

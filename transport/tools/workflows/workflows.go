@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"deepwork/session/machine"
+	"deepwork/session/replies"
 	"deepwork/transport/tool"
 )
 
@@ -42,11 +42,11 @@ var Start = call(tool.WorkflowCaller.Start)
 
 // words describe the fields of these replies.
 var words = tool.Words{
-	"status": {string(machine.NeedsWork), string(machine.NextStep),
-		string(machine.WorkflowComplete)},
+	"status": {string(replies.NeedsWork), string(replies.NextStep),
+		string(replies.WorkflowComplete)},
 	"state": {"started", "completed"},
-	"branch_status": {string(machine.BranchNamed), string(machine.BranchOutsideGit),
-		string(machine.BranchCreated), string(machine.BranchCheckedOut)},
+	"branch_status": {string(replies.BranchNamed), string(replies.BranchOutsideGit),
+		string(replies.BranchCreated), string(replies.BranchCheckedOut)},
 	"type": {"file", "files", "string", "file_path"},
 	"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files",
 		"filepath or list of filepaths", "text, up to 100,000 characters"},
@@ -67,7 +67,7 @@ func OutputSchema[R any]() *jsonschema.Schema {
 // fields. They keep their type and description beside the reference, for clients that do not follow
 // it; the definition allows null, for those that follow the reference alone.
 func startSchema() *jsonschema.Schema {
-	s := tool.OutputSchema[machine.StartReply](words)
+	s := tool.OutputSchema[replies.Start](words)
 	for _, p := range stepsIn(s) {
 		if s.Defs == nil {
 			def := p.CloneSchemas()
@@ -97,9 +97,9 @@ func stepsIn(s *jsonschema.Schema) (steps []*jsonschema.Schema) {
 // workflowsSchema is the schema of get_workflows: its lists are already encoded when they reach the
 // transport, so their types are given here.
 func workflowsSchema() *jsonschema.Schema {
-	s := OutputSchema[machine.WorkflowsReply]()
-	s.Properties["jobs"] = listSchema[machine.JobInfo]("the jobs, in the order of their folders")
-	s.Properties["errors"] = listSchema[machine.JobLoadError](
+	s := OutputSchema[replies.Workflows]()
+	s.Properties["jobs"] = listSchema[replies.JobInfo]("the jobs, in the order of their folders")
+	s.Properties["errors"] = listSchema[replies.JobLoadError](
 		"the jobs whose files have errors, one entry per job; one that is in jobs too is served as it last loaded")
 	return s
 }
@@ -121,7 +121,7 @@ var (
 		Name: "get_workflows", Title: "List workflows", Hints: tool.Hints{ReadOnly: true, Idempotent: true},
 		Description: "Lists this project's jobs and workflows; start one with start_workflow. Call it first, and " +
 			"again after editing a job.yml. To go on with one of resumable, call get_step with its session_id.",
-	}, func(w tool.WorkflowCaller, ctx context.Context, _ tool.NoArgs) (*machine.WorkflowsReply, error) {
+	}, func(w tool.WorkflowCaller, ctx context.Context, _ tool.NoArgs) (*replies.Workflows, error) {
 		return w.GetWorkflows(ctx)
 	})
 	startWorkflow = method(tool.Tool{
@@ -139,7 +139,7 @@ var (
 			"pending_concurrent_steps.\n- workflow_complete: tell the user summary and all_outputs, and do " +
 			"post_workflow_instructions, if any. If there is a resumed_workflow, call get_step.\n" +
 			"If a reply is lost, repeat the call: nothing is done twice.",
-		Outcome: func(r any) string { return string(r.(*machine.FinishReply).Status) },
+		Outcome: func(r any) string { return string(r.(*replies.Finish).Status) },
 	}, tool.WorkflowCaller.Finish)
 	abortWorkflow = method(tool.Tool{
 		Name:    "abort_workflow",

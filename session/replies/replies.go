@@ -1,4 +1,10 @@
-package machine
+// Package replies has the replies of the workflow tools. Every field of seed 000 is always present, and null if it has
+// no value (seed 000, 001.7; DESIGN "Shapes"). Other fields without a value are absent, since agents pay for each null.
+//
+// The jsonschema tags are the descriptions that clients see. To add a field, add it here and set it where the reply is
+// made (finish.go, goto.go or machine.go of package machine, or step.go of package workflow); then renew the goldens
+// of tools/list.
+package replies
 
 import (
 	"encoding/json"
@@ -10,14 +16,8 @@ import (
 	"deepwork/session/outputs"
 )
 
-// The shapes of the tools' replies. Every field of seed 000 is always present, and null if it has no value
-// (seed 000, 001.7; DESIGN "Shapes"). Other fields without a value are absent, since agents pay for each
-// null. The jsonschema tags are the descriptions that clients see. To add a field, add it here and set it
-// where the reply is made (one file: finish.go, goto.go, machine.go or reply.go of this package, or step.go
-// of package workflow); then renew the goldens of tools/list.
-
-// WorkflowsReply is the reply of get_workflows (seed 000, 001.2).
-type WorkflowsReply struct {
+// Workflows is the reply of get_workflows (seed 000, 001.2).
+type Workflows struct {
 	Jobs   json.RawMessage `json:"jobs"`   // []JobInfo, encoded once per snapshot
 	Errors json.RawMessage `json:"errors"` // []JobLoadError, encoded once per snapshot
 	Notice *string         `json:"notice,omitempty" jsonschema:"a hint"`
@@ -27,7 +27,7 @@ type WorkflowsReply struct {
 }
 
 // Tags implements fieldtag.Tagger.
-func (WorkflowsReply) Tags() map[string]string {
+func (Workflows) Tags() map[string]string {
 	return map[string]string{
 		"Stack": `jsonschema:"the workflows in progress, bottom first; calls use the last one by default"`,
 		"Resumable": `jsonschema:"your newest 20 sessions that are not on the stack; get_step with its session_id ` +
@@ -46,7 +46,7 @@ type ResumableSession struct {
 }
 
 // EncodeJSON returns the reply as JSON, without scanning the lists.
-func (r *WorkflowsReply) EncodeJSON() ([]byte, error) {
+func (r *Workflows) EncodeJSON() ([]byte, error) {
 	rest, err := jsontext.Encode(struct {
 		Notice    *string            `json:"notice,omitempty"`
 		Stack     []StackEntry       `json:"stack"`
@@ -114,30 +114,6 @@ type StackEntry struct {
 	SessionID string `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
 }
 
-// StepInfo has what an agent needs to do a step: seed 000, 001.3.11, and the fields of seed 001 that it
-// dropped. Unlike begin_step, an entry of concurrent_steps lacks session_id, branch_name, branch_status,
-// project_root, job_dir and common_job_info.
-type StepInfo struct {
-	SessionID       string           `json:"session_id,omitempty"`
-	BranchName      string           `json:"branch_name,omitempty"`
-	BranchStatus    BranchStatus     `json:"branch_status,omitempty" jsonschema:"what branch_name is"`
-	StepID          string           `json:"step_id" jsonschema:"id of the step, for finished_step"`
-	Name            string           `json:"name,omitempty" jsonschema:"name of the step, by its author"`
-	Description     string           `json:"description,omitempty" jsonschema:"what the step does, in short"`
-	Position        string           `json:"position,omitempty"`
-	Item            *ItemInfo        `json:"item,omitempty"`
-	Round           *Round           `json:"round,omitempty" jsonschema:"the round, if the step is repeated"`
-	ProjectRoot     string           `json:"project_root,omitempty"`
-	JobDir          string           `json:"job_dir,omitempty"`
-	Inputs          []StepInput      `json:"step_inputs" jsonschema:"inputs with their values, in the author's order"`
-	ExpectedOutputs []ExpectedOutput `json:"step_expected_outputs"`
-	Reviews         []ReviewInfo     `json:"step_reviews" jsonschema:"reviews of the outputs"`
-	Checks          []CheckInfo      `json:"step_checks,omitzero"`
-	QualityCriteria []string         `json:"step_quality_criteria" jsonschema:"all questions of all reviews, in order"`
-	Instructions    string           `json:"step_instructions" jsonschema:"what to do, in Markdown"`
-	CommonJobInfo   *string          `json:"common_job_info,omitempty"`
-}
-
 // Tags implements fieldtag.Tagger.
 func (StepInfo) Tags() map[string]string {
 	return map[string]string{
@@ -164,31 +140,6 @@ const (
 	BranchCheckedOut BranchStatus = "created and checked out"
 )
 
-// Branch returns the git branch made for the session, or "". An imported session has no branch of its own.
-func (s *State) Branch() string {
-	if made := s.BranchStatus == BranchCreated || s.BranchStatus == BranchCheckedOut; !made || s.ImportedAt != nil {
-		return ""
-	}
-	return s.BranchName
-}
-
-// BranchInWords returns the name of the session's branch for people. The branch may not exist in git.
-func (s *State) BranchInWords() string {
-	if s.BranchStatus == BranchNamed || s.BranchStatus == BranchOutsideGit {
-		return s.BranchName + " (" + string(s.BranchStatus) + ")"
-	}
-	return s.BranchName
-}
-
-// ExpectedOutput describes a declared output (seed 000, 001.3.13 and 14).
-type ExpectedOutput struct {
-	Name        string `json:"name" jsonschema:"name of the output, a key of finished_step's outputs"`
-	Type        string `json:"type"`
-	Description string `json:"description" jsonschema:"description of the output"`
-	Required    bool   `json:"required" jsonschema:"whether finished_step requires it"`
-	Syntax      string `json:"syntax_for_finished_step_tool" jsonschema:"form of its value for finished_step"`
-}
-
 // Tags implements fieldtag.Tagger.
 func (ExpectedOutput) Tags() map[string]string {
 	return map[string]string{
@@ -197,28 +148,11 @@ func (ExpectedOutput) Tags() map[string]string {
 	}
 }
 
-// CheckInfo describes a check of a step.
-type CheckInfo struct {
-	Name    string   `json:"name" jsonschema:"name of the check"`
-	Run     []string `json:"run" jsonschema:"program and its arguments; exit code 0 passes"`
-	Protect []string `json:"protect,omitzero"`
-}
-
 // Tags implements fieldtag.Tagger.
 func (CheckInfo) Tags() map[string]string {
 	return map[string]string{
 		"Protect": `jsonschema:"patterns of files that must be as they were when the step began"`,
 	}
-}
-
-// ReviewInfo describes a review of a step.
-type ReviewInfo struct {
-	RunEach  string                      `json:"run_each"`
-	Criteria jsontext.OrderedMap[string] `json:"quality_criteria"`
-	Guidance *string                     `json:"additional_review_guidance,omitempty"`
-	By       string                      `json:"by,omitempty" jsonschema:"human: a person reviews"`
-	Together bool                        `json:"together,omitempty"`
-	Account  bool                        `json:"account,omitempty"`
 }
 
 // Tags implements fieldtag.Tagger.
@@ -230,14 +164,6 @@ func (ReviewInfo) Tags() map[string]string {
 		"Together": `jsonschema:"true: all files of the output are reviewed together"`,
 		"Account":  `jsonschema:"true: your account of the work, in notes, is reviewed too"`,
 	}
-}
-
-// CriterionResult is the verdict on one criterion (seed 001).
-type CriterionResult struct {
-	Criterion  string  `json:"criterion" jsonschema:"question of the criterion"`
-	Passed     bool    `json:"passed" jsonschema:"whether it is met"`
-	Feedback   *string `json:"feedback" jsonschema:"why not"`
-	TargetFile *string `json:"target_file,omitempty"`
 }
 
 // Tags implements fieldtag.Tagger.
@@ -254,8 +180,8 @@ type FailedReview struct {
 	Passed     bool    `json:"passed" jsonschema:"always false"`
 }
 
-// StartReply is the reply of start_workflow (seed 000, 001.3.11 and 12).
-type StartReply struct {
+// Start is the reply of start_workflow (seed 000, 001.3.11 and 12).
+type Start struct {
 	BeginStep       *StepInfo    `json:"begin_step" jsonschema:"the first step"`
 	ConcurrentSteps []StepInfo   `json:"concurrent_steps,omitzero" jsonschema:"the other steps of its concurrent group"`
 	ConcurrentGroup *string      `json:"concurrent_group,omitempty" jsonschema:"how to hand out the steps of the group"`
@@ -275,8 +201,8 @@ const (
 	WorkflowComplete Status = "workflow_complete"
 )
 
-// FinishReply is the reply of finished_step (seed 000, 001.4).
-type FinishReply struct {
+// Finish is the reply of finished_step (seed 000, 001.4).
+type Finish struct {
 	Status                 Status            `json:"status"`
 	Feedback               *string           `json:"feedback" jsonschema:"what to do now"`
 	FailedReviews          []FailedReview    `json:"failed_reviews,omitzero" jsonschema:"reviews that did not pass"`
@@ -300,7 +226,7 @@ type FinishReply struct {
 }
 
 // Tags implements fieldtag.Tagger.
-func (FinishReply) Tags() map[string]string {
+func (Finish) Tags() map[string]string {
 	return map[string]string{
 		"Status": `jsonschema:"needs_work: act on feedback and call again; next_step: do ` +
 			`begin_step; workflow_complete: done"`,
@@ -325,22 +251,22 @@ type Going struct {
 	Content string `json:"content,omitempty"`
 }
 
-// NewFinishReply returns a reply with the nonempty notices. Every reply of finished_step is made here, or is
+// NewFinish returns a reply with the nonempty notices. Every reply of finished_step is made here, or is
 // a copy of a stored one.
-func NewFinishReply(status Status, notices ...string) *FinishReply {
-	return &FinishReply{Status: status, Notice: Notice(nil, notices...)}
+func NewFinish(status Status, notices ...string) *Finish {
+	return &Finish{Status: status, Notice: Notice(nil, notices...)}
 }
 
 // Outdated marks a repeated reply whose group meanwhile has other open steps: a caller that repeated its call
 // until the group ends would wait forever.
-func (r *FinishReply) Outdated() {
+func (r *Finish) Outdated() {
 	r.outdated = true
 	r.Notice = new("This repeats an earlier reply. Other steps are open by now: get_step says which.")
 }
 
 // Alone returns the reply for a caller that does only this step. Other agents do the next steps and the rest
 // of its group, so it need not wait for them.
-func (r FinishReply) Alone(feedback string) *FinishReply {
+func (r Finish) Alone(feedback string) *Finish {
 	r.BeginStep = nil
 	r.ConcurrentSteps = nil
 	r.ConcurrentGroup = nil
@@ -349,10 +275,10 @@ func (r FinishReply) Alone(feedback string) *FinishReply {
 	return &r
 }
 
-func (r *FinishReply) membersPending() bool { return r.Status == NextStep && r.BeginStep == nil }
+func (r *Finish) membersPending() bool { return r.Status == NextStep && r.BeginStep == nil }
 
 // Waiting returns why the caller can only wait or call again, or nil.
-func (r *FinishReply) Waiting() *session.Waiting {
+func (r *Finish) Waiting() *session.Waiting {
 	switch {
 	case r.membersPending() && (r.outdated || r.alone):
 		return nil
@@ -363,8 +289,8 @@ func (r *FinishReply) Waiting() *session.Waiting {
 	return r.Waits
 }
 
-// AbortReply is the reply of abort_workflow (seed 000, 001.6.7).
-type AbortReply struct {
+// Abort is the reply of abort_workflow (seed 000, 001.6.7).
+type Abort struct {
 	AbortedWorkflow string       `json:"aborted_workflow" jsonschema:"the aborted workflow, as job/workflow"`
 	AbortedStep     string       `json:"aborted_step" jsonschema:"step that it had reached"`
 	Explanation     string       `json:"explanation" jsonschema:"the given explanation"`
@@ -375,7 +301,7 @@ type AbortReply struct {
 }
 
 // Tags implements fieldtag.Tagger.
-func (AbortReply) Tags() map[string]string {
+func (Abort) Tags() map[string]string {
 	return map[string]string{
 		"ResumedWorkflow": `jsonschema:"parent that is current again, as job/workflow"`,
 	}
@@ -411,8 +337,8 @@ func (Standing) Tags() map[string]string {
 	}
 }
 
-// StepReply is the reply of get_step.
-type StepReply struct {
+// Step is the reply of get_step.
+type Step struct {
 	BeginStep              *StepInfo       `json:"begin_step"`
 	ConcurrentSteps        []StepInfo      `json:"concurrent_steps,omitzero"`
 	ConcurrentGroup        *string         `json:"concurrent_group,omitempty"`
@@ -426,7 +352,7 @@ type StepReply struct {
 }
 
 // Tags implements fieldtag.Tagger.
-func (StepReply) Tags() map[string]string {
+func (Step) Tags() map[string]string {
 	return map[string]string{
 		"BeginStep":              `jsonschema:"the current step, with its instructions as they are now"`,
 		"ConcurrentSteps":        `jsonschema:"the other steps of its concurrent group"`,
@@ -439,8 +365,8 @@ func (StepReply) Tags() map[string]string {
 	}
 }
 
-// GoToReply is the reply of go_to_step.
-type GoToReply struct {
+// GoTo is the reply of go_to_step.
+type GoTo struct {
 	BeginStep        *StepInfo    `json:"begin_step" jsonschema:"the current step"`
 	ConcurrentSteps  []StepInfo   `json:"concurrent_steps,omitzero"`
 	ConcurrentGroup  *string      `json:"concurrent_group,omitempty"`
@@ -450,10 +376,47 @@ type GoToReply struct {
 }
 
 // Tags implements fieldtag.Tagger.
-func (GoToReply) Tags() map[string]string {
+func (GoTo) Tags() map[string]string {
 	return map[string]string{
 		"ConcurrentSteps":  `jsonschema:"the other steps of its concurrent group"`,
 		"ConcurrentGroup":  `jsonschema:"how to hand out the steps of the group"`,
 		"InvalidatedSteps": `jsonschema:"ids of the steps whose progress was cleared, in the workflow's order"`,
 	}
+}
+
+// Tags implements fieldtag.Tagger.
+func (StepInput) Tags() map[string]string {
+	return map[string]string{
+		"FromStep": `jsonschema:"id of the step that made it; absent if it comes from the user"`,
+		"Paths":    `jsonschema:"its files, as submitted; absent if it is a text, or comes from the user"`,
+		"NotGiven": `jsonschema:"true: it has no value, since nobody gave one; files from a step are an empty list ` +
+			`then"`,
+		"Omitted": `jsonschema:"number of further files, or bytes of the text, not listed"`,
+		"Machine": `jsonschema:"other machine that has the files, with the project's folder there; absent if they ` +
+			`are here"`,
+	}
+}
+
+// Tags implements fieldtag.Tagger.
+func (CompletedStep) Tags() map[string]string {
+	return map[string]string{
+		"Items": `jsonschema:"of a step that is done for each item of a list: for how many it is done, such as ` +
+			`412 of 1000; their outputs are in step_inputs and all_outputs"`,
+		"Machine": `jsonschema:"other machine that has the files, with the project's folder there; absent if they ` +
+			`are here"`,
+	}
+}
+
+// Notice appends the nonempty texts to a notice. It returns nil if there is no text.
+func Notice(of *string, texts ...string) *string {
+	for _, text := range texts {
+		switch {
+		case text == "":
+		case of == nil:
+			of = &text
+		default:
+			of = new(*of + " " + text)
+		}
+	}
+	return of
 }
