@@ -217,7 +217,11 @@ func TestWhatIsDue(t *testing.T) {
 			finish(replies.Finish{Status: replies.NeedsWork, Feedback: new("It does not build.")}, nil),
 			"a (It does not build.)"},
 		"its checks run": {"a", passed, "",
-			finish(replies.Finish{Status: replies.NeedsWork, Feedback: new("Checks running: tests")}, nil),
+			finish(replies.Finish{
+				Status:   replies.NeedsWork,
+				Feedback: new("Checks running: tests"),
+				Waits:    &session.Waiting{Code: codes.ReviewRunning},
+			}, nil),
 			"again within 1s"},
 		"its files changed": {"a", asked(nil), "", func(_ *leader, w *called) {
 			w.changed = "a.md has changed"
