@@ -66,7 +66,7 @@ func TestOnlyAFileInsideIsRead(t *testing.T) {
 	}
 	testkit.Fails(t, testkit.Get(ReadIn(dir, "out", 5)).Err(), "out cannot be read: it leads out of "+dir+", to "+out)
 
-	// Folders are listed past a pipe, which is none.
+	// A pipe in the place of a folder is left out of a list.
 	root := testkit.Get(os.OpenRoot(dir)).Must(t)
 	defer root.Close()
 	testkit.Fails(t, testkit.Get(OpenFolderIn(root, "pipe")).Err(), "is a named pipe, not a folder")

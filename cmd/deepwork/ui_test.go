@@ -12,7 +12,7 @@ import (
 	"deepwork/transport/web"
 )
 
-// A project has one port, whoever starts deepwork ui and when. Pages that are others have others.
+// A project always has the same port. Pages of another project or store, and read-only ones, have their own logins.
 func TestAProjectHasAPortOfItsOwn(t *testing.T) {
 	root, other := t.TempDir(), t.TempDir()
 	t.Setenv("DEEPWORK_STATE_DIR", filepath.Join(t.TempDir(), "state"))
