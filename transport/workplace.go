@@ -27,6 +27,7 @@ import (
 	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
@@ -306,7 +307,7 @@ func (w *workplace) Step(ctx context.Context, id string, stepID *string) (*repli
 
 // Changed implements run.Workplace.
 func (w *workplace) Changed(ctx context.Context, s *machine.State, stepID string) string {
-	changed, err := workflow.Changed(ctx, s.RootOf(w.root, stepID), s.Progress(stepID).Question)
+	changed, err := workflow.Changed(ctx, s.RootOf(w.root, stepID), s.Progress(stepID).Asked())
 	switch {
 	case err != nil:
 		return fmt.Sprintf("Its outputs cannot be read as they were handed in: %v.", err)
@@ -318,18 +319,18 @@ func (w *workplace) Changed(ctx context.Context, s *machine.State, stepID string
 }
 
 // Finish implements run.Workplace.
-func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Question) (*replies.Finish, error) {
-	if q == nil {
+func (w *workplace) Finish(ctx context.Context, id, stepID string, u *judging.Submission) (*replies.Finish, error) {
+	if u == nil {
 		return w.own.Finish(w.asLeader(ctx),
 			workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: json.RawMessage("{}"), Merged: true})
 	}
 
-	outputs, err := json.Marshal(outputs.Plain(q.Outputs))
+	outputs, err := json.Marshal(outputs.Plain(u.Outputs))
 	if err != nil {
 		return nil, err
 	}
 	return w.own.Finish(w.asLeader(ctx),
-		workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes})
+		workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: u.Notes})
 }
 
 // Isolate implements run.Workplace.

@@ -17,6 +17,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
@@ -358,7 +359,7 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 		return s.Ended()
 	}
 
-	if _, err := s.Grant(stepID, machine.Override{}); err != nil { // before it is shown
+	if _, err := s.Grant(stepID, judging.Override{}); err != nil { // before it is shown
 		return err
 	}
 
@@ -367,7 +368,7 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 		return err
 	}
 
-	unfit := s.Progress(stepID).Unfit
+	unfit := s.Progress(stepID).Unfit()
 	if len(st.Reviews)+len(st.Checks) == 0 && unfit == nil {
 		return errors.New("the step has no reviews, no checks, and nothing was handed in that was not accepted, so " +
 			"there is nothing to override")
@@ -387,7 +388,7 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 	}
 
 	if unfit != nil {
-		a.line("handed in %s, and not accepted:\n%s", show.Ago(unfit.At), show.Indent(unfit.Faults, "  "))
+		a.line("handed in %s, and not accepted:\n%s", show.Ago(unfit.At), show.Indent(unfit.Feedback, "  "))
 	}
 
 	given, files := workflow.GivenFor(s, stepID)
@@ -416,7 +417,7 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 		return err
 	}
 
-	err = engine.OverrideFor(ctx, id, stepID, machine.Override{
+	err = engine.OverrideFor(ctx, id, stepID, judging.Override{
 		GivenFor: given,
 		Identity: session.LocalIdentity,
 		Channel:  session.ChannelTerminal,
@@ -463,7 +464,7 @@ The other items go on. The session records it as a person's decision.`,
 					return err
 				}
 				err = engine.DropFor(cmd.Context(), id, args[1],
-					machine.Override{Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: why})
+					judging.Override{Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: why})
 				if err != nil {
 					return fmt.Errorf("dropping the item of %s of session %s: %w", args[1], id, err)
 				}

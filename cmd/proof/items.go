@@ -23,6 +23,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/cmd/proof/fault"
 	"deepwork/cmd/proof/tty"
+	"deepwork/session/judging"
 	"deepwork/session/state/statetest"
 )
 
@@ -383,7 +384,7 @@ func (s *items) judgeItems(ctx context.Context) error {
 		port, tidy := done[fmt.Sprintf("port[%d]", i)], done[fmt.Sprintf("workflow:tidy[%d]", i)]
 		want.Out = append(want.Out, portedFile(i))
 		var o struct{ Tidied struct{ Text string } }
-		if port.CompletedAt == nil || tidy.CompletedAt == nil || port.Evidence.Kind != "passed_by_person" ||
+		if port.CompletedAt == nil || tidy.CompletedAt == nil || port.reliesOn() != judging.ByPerson ||
 			json.Unmarshal(tidy.Outputs, &o) != nil || children[tidy.Child] != string(tidy.Outputs) {
 			s.history.fault("an item that was not done", "%d: %+v, %+v", i, port, tidy)
 			continue

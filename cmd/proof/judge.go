@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deepwork/catalog/jsontext"
+	"deepwork/session/judging"
 )
 
 // A record has the fields of a session's record that are checked.
@@ -48,9 +49,16 @@ type progress struct {
 	Tries       int             `json:"quality_attempts"`
 	Child       string          `json:"child"`
 	Round       round           `json:"round"`
-	Evidence    struct {
-		Kind string `json:"kind"`
-	} `json:"evidence"`
+	Finished    int64           `json:"finished_with"`
+	Submissions []*judging.Submission
+}
+
+// reliesOn returns the kind of the verdict that a finished step relies on, or "".
+func (p progress) reliesOn() judging.Kind {
+	if u := (judging.Past{Submissions: p.Submissions}).By(p.Finished); u != nil {
+		return u.Why()[0].Kind
+	}
+	return ""
 }
 
 // A round is the number of a repetition.
@@ -140,7 +148,11 @@ func (w *world) compare(id string, r record, err error) {
 }
 
 // evidence is why the steps with reviews may be finished.
-var evidence = map[string]string{reviewedStep: "override", judgedStep: "reviewer", personStep: "passed_by_person"}
+var evidence = map[string]judging.Kind{
+	reviewedStep: judging.ByReason,
+	judgedStep:   judging.ByReviewer,
+	personStep:   judging.ByPerson,
+}
 
 // judgeRecord checks what no model covers: what must not change, the definition, and the order of
 // times.
@@ -156,10 +168,10 @@ func (w *world) judgeRecord(s *session, r record) {
 				r.Session, m.Name, p.Tries, s.judged)
 		}
 		step, _ := ofItem(m.Name)
-		if want := evidence[step]; want != "" && p.CompletedAt != nil && p.Evidence.Kind != want {
+		if want := evidence[step]; want != "" && p.CompletedAt != nil && p.reliesOn() != want {
 			h.fault("a step with reviews that rests on something else",
 				"session %s: step %s was finished, and its evidence is %q, want %q", r.Session, m.Name,
-				p.Evidence.Kind, want)
+				p.reliesOn(), want)
 		}
 	}
 	if r.Goal != in.Goal || r.Job != in.Job || r.Workflow != in.Workflow || in.Parent != "" && r.Parent != in.Parent {

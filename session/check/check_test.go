@@ -16,6 +16,7 @@ import (
 	"deepwork/actor/process"
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 )
 
@@ -37,7 +38,7 @@ func round(t *testing.T, s *Subject, done func(n int)) (*Round, error) {
 	r := &Round{
 		Subject: s,
 		Before:  testkit.Get(s.Look(t.Context())).Must(t),
-		Known:   make([]*machine.Verdict, n),
+		Known:   make([]*judging.Verdict, n),
 		Over:    make([]bool, n),
 		Done:    done,
 	}
@@ -267,7 +268,7 @@ func TestWhatAVerdictSays(t *testing.T) {
 		Checks: []job.StepCheck{fails},
 		Began:  testkit.Get(Protect(t.Context(), root, []job.StepCheck{fails})).Must(t),
 	}
-	run := func() (*machine.Verdict, error) {
+	run := func() (*judging.Verdict, error) {
 		r, err := round(t, s, func(int) {})
 		return append(r.Verdicts, nil)[0], err
 	}

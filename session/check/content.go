@@ -27,6 +27,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/gate"
 	"deepwork/session/git"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 )
 
@@ -41,7 +42,7 @@ type Subject struct {
 	Began   *machine.Protected // the protected files when the step began; nil if there are none
 }
 
-// The values of machine.CheckRun.Bound.
+// The values of judging.CheckRun.Bound.
 const (
 	ToTree    = "tree"    // the outputs and the git tree: tracked files, and untracked ones that are not ignored
 	ToFiles   = "files"   // the outputs and the files that the check names
@@ -102,8 +103,8 @@ func (s *Subject) Look(ctx context.Context) (*Content, error) {
 	return c, nil
 }
 
-// bound returns what a check is bound to.
-func (c *Content) bound(i int) string {
+// BoundTo returns what a check is bound to.
+func (c *Content) BoundTo(i int) string {
 	switch {
 	case c.subject.Checks[i].Files != nil:
 		return ToFiles
@@ -117,7 +118,7 @@ func (c *Content) bound(i int) string {
 func (c *Content) digest(i int) string {
 	h, k := sha256.New(), &c.subject.Checks[i]
 	definition, _ := json.Marshal([]any{k.Run, k.In, k.Limit(), k.Files, k.Protect, k.PassEnv})
-	fmt.Fprintf(h, "deepwork check 1\n%s\n%s\n", definition, c.bound(i))
+	fmt.Fprintf(h, "deepwork check 1\n%s\n%s\n", definition, c.BoundTo(i))
 	for _, path := range c.subject.Outputs {
 		fmt.Fprintf(h, "%q %s\n", path, c.Outputs[path])
 	}
@@ -125,7 +126,7 @@ func (c *Content) digest(i int) string {
 		fmt.Fprintf(h, "protected %q\n", fault)
 	}
 
-	switch c.bound(i) {
+	switch c.BoundTo(i) {
 	case ToFiles:
 		c.tree.write(h, k.Files)
 	case ToTree:
@@ -175,7 +176,7 @@ func (c *Content) differs(i int, was *Content) (names []string) {
 			names = append(names, path)
 		}
 	}
-	if c.bound(i) != ToOutputs {
+	if c.BoundTo(i) != ToOutputs {
 		patterns := c.subject.Checks[i].Files
 		for _, name := range slices.Compact(
 			slices.Sorted(slices.Values(slices.Concat(c.tree.named(patterns), was.tree.named(patterns))))) {
@@ -225,14 +226,14 @@ func Protect(ctx context.Context, root string, checks []job.StepCheck) (*machine
 			len(names), strings.Join(patterns, ", "), maxProtected)
 	}
 
-	p := &machine.Protected{Patterns: patterns, Files: []machine.FileHash{}}
+	p := &machine.Protected{Patterns: patterns, Files: []judging.FileHash{}}
 	for _, name := range names {
 		id, err := t.onDisk(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		if id != "" {
-			p.Files = append(p.Files, machine.FileHash{Path: name, SHA256: id})
+			p.Files = append(p.Files, judging.FileHash{Path: name, SHA256: id})
 		}
 	}
 	if t.git {
@@ -412,7 +413,7 @@ func (t *tree) hidden(ctx context.Context, was *machine.Protected) (names []stri
 		}
 		folder := strings.TrimPrefix(path.Dir(source)+"/", prefix)
 		tools := source != "" && folder != "./" && strings.HasPrefix(name, folder) &&
-			!slices.ContainsFunc(was.Files, func(f machine.FileHash) bool { return strings.HasPrefix(f.Path, folder) })
+			!slices.ContainsFunc(was.Files, func(f judging.FileHash) bool { return strings.HasPrefix(f.Path, folder) })
 		rule = strings.TrimRight(rule, " ")
 		old := slices.Contains(was.Ignored, ruleOf(source, rule)) ||
 			slices.Contains(was.Ignored, source+"\t"+rule) // kept so by earlier versions

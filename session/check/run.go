@@ -13,7 +13,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/trust"
 	"deepwork/gate"
-	"deepwork/session/machine"
+	"deepwork/session/judging"
 )
 
 // A Runner runs checks.
@@ -32,12 +32,12 @@ type Runner struct {
 type Round struct {
 	Subject *Subject
 	Before  *Content           // when the round begins
-	Known   []*machine.Verdict // for each check: its result for Before, or nil
+	Known   []*judging.Verdict // for each check: its result for Before, or nil
 	Over    []bool             // for each check: a person passes over it
 	Done    func(n int)        // called with the number of results so far
 
 	// The results. All checks have a result for After, unless Undecided names files.
-	Verdicts  []*machine.Verdict // for each check; nil if a person passes over it
+	Verdicts  []*judging.Verdict // for each check; nil if a person passes over it
 	After     *Content
 	Undecided []string // files that kept changing
 }
@@ -69,7 +69,7 @@ func (r *Runner) Run(ctx context.Context, round *Round) error {
 				v.Digest = "" // judges nothing
 			}
 			all[i], about[i], now = v, now, after
-			round.Done(n - len(slices.DeleteFunc(slices.Clone(all), func(v *machine.Verdict) bool { return v != nil })))
+			round.Done(n - len(slices.DeleteFunc(slices.Clone(all), func(v *judging.Verdict) bool { return v != nil })))
 		}
 	}
 	round.Verdicts, round.After = all, now
@@ -101,18 +101,19 @@ const (
 )
 
 // one runs a check on a content. It returns an error if the program cannot be started.
-func (r *Runner) one(ctx context.Context, c *Content, i int) (*machine.Verdict, error) {
+func (r *Runner) one(ctx context.Context, c *Content, i int) (*judging.Verdict, error) {
 	s, k := c.subject, &c.subject.Checks[i]
-	v := &machine.Verdict{
+	v := &judging.Verdict{
+		Kind:    judging.ByProgram,
 		At:      time.Now().UTC(),
 		RunEach: k.Name,
 		Key:     Key(k),
 		Digest:  c.Digest(i),
-		Files:   []machine.FileHash{},
-		Check:   &machine.CheckRun{Command: k.Run, Bound: c.bound(i), Ends: k.Ends},
+		Files:   []judging.FileHash{},
+		Check:   &judging.CheckRun{Command: k.Run, Bound: c.BoundTo(i), Ends: k.Ends},
 	}
 	for _, path := range s.Outputs {
-		v.Files = append(v.Files, machine.FileHash{Path: path, SHA256: c.Outputs[path]})
+		v.Files = append(v.Files, judging.FileHash{Path: path, SHA256: c.Outputs[path]})
 	}
 	if faults := c.faults[i]; len(faults) > 0 {
 		more := ""

@@ -17,6 +17,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/definition"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/state"
@@ -305,19 +306,16 @@ func ClaimOf(s *machine.State) (c Claim) {
 		if p.Done() {
 			c.Steps++
 		}
-		for _, a := range p.Tries {
-			switch {
-			case a.ByPerson():
-				c.Decisions++
-			case a.Counts():
+		for _, u := range p.Submissions {
+			if u.Reviewed() {
 				c.Reviews++
+			}
+			if v := u.Of(judging.ByPerson); v != nil && (!v.Passed || !p.Done()) {
+				c.Decisions++
 			}
 		}
 		c.Decisions += len(p.Overrides)
 		if p.HasGrant() {
-			c.Decisions++
-		}
-		if p.Question != nil && !p.Question.Open() && p.Question.Answer.Passed {
 			c.Decisions++
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/definition"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/state"
@@ -176,9 +177,9 @@ func TestClaims(t *testing.T) {
 			Tries: []*machine.Try{{State: machine.TryPassed}, {State: machine.TryVoid}, {
 				State:  machine.TryFailed,
 				Checks: true,
-			}, {State: machine.TryPassed, Verdicts: []*machine.Verdict{{Key: "human"}}}},
+			}, {State: machine.TryPassed, Verdicts: []*judging.Verdict{{Key: "human"}}}},
 		},
-		{StepID: "b", Overrides: []machine.Override{{}, {}}, Granted: &machine.Override{}},
+		{StepID: "b", Overrides: []judging.Override{{}, {}}, Granted: &judging.Override{}},
 		{StepID: "c", Question: &machine.Question{Answer: &machine.Answer{Passed: true}}}, {
 			StepID:   "d",
 			Question: &machine.Question{Answer: &machine.Answer{}},

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"deepwork/catalog/jsontext"
+	"deepwork/session/judging"
 	"deepwork/session/replies"
 )
 
@@ -33,13 +34,15 @@ func (s *State) unusable(id string) (c checker) {
 		s.CurrentStepID)
 
 	bad := func(p *StepProgress) bool {
-		return p == nil || slices.ContainsFunc(p.Tries, func(a *Try) bool {
-			return a == nil || slices.Contains(a.Verdicts, nil)
+		return p == nil || slices.ContainsFunc(p.Submissions, func(u *judging.Submission) bool {
+			return u == nil || slices.ContainsFunc(u.Verdicts, func(v *judging.Verdict) bool {
+				return v == nil || v.Kind == judging.ByProgram && v.Check == nil
+			}) || u.EndedAt == nil && (u.Failed() || u.ID == p.Finished)
 		})
 	}
 	for _, p := range s.StepProgress {
 		c.fault(bad(p.Value) || p.Value.StepID != p.Key,
-			"step_progress of %q is not that step's, or has an invalid try", p.Key)
+			"step_progress of %q is not that step's, or has an invalid submission", p.Key)
 	}
 	for i, w := range s.History {
 		c.fault(w == nil || slices.ContainsFunc(w.Progress, func(p jsontext.Pair[*StepProgress]) bool {
@@ -71,13 +74,16 @@ func (s *State) Faults() []string {
 		c.fault(p.StartedAt.IsZero(), "step %q has no time of its beginning", e.Key)
 		c.fault(p.Unreported && p.Done(), "step %q is both completed and unreported", e.Key)
 		c.fault(!p.Done() && len(p.Outputs) > 0, "step %q has outputs and is not completed", e.Key)
-		for _, a := range p.Tries {
-			if a.Counts() {
-				counted++
+		number := 0
+		for _, u := range p.Submissions {
+			if u.Counts() && u.Number != number { // one that goes on with a try has its number
+				counted, number = counted+1, u.Number
 			}
-			c.fault(!slices.Contains([]TryState{TryOpen, TryPassed, TryFailed, TryVoid}, a.State),
-				"step %q has a try of its reviews that is %.60q", e.Key, a.State)
+			c.fault(u.EndedAt != nil && u.With() != "", "step %q has a submission that has ended, and is with %.60q",
+				e.Key, u.With())
 		}
+		c.fault(p.Finished != 0 && p.FinishedWith() == nil, "step %q was finished with a submission that it lacks",
+			e.Key)
 		c.fault(p.QualityTries < counted, "step %q has %d tries that count, and says %d", e.Key, counted,
 			p.QualityTries)
 	}

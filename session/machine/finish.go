@@ -9,6 +9,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
 )
@@ -228,11 +229,11 @@ type FinishInput struct {
 	At       time.Time
 	Outputs  outputs.Map // validated, in the author's order
 	Notes    *string
-	Evidence *Evidence                    // nil if the step has neither reviews nor checks
+	With     *judging.Submission          // what it is finished with; nil if the step has no judges
 	Over     []string                     // the checks that a person passes over
 	Texts    Instructions                 // for the steps that Begins returns
 	Lists    map[string][]json.RawMessage // the items of the outputs that Lists returns
-	Ended    *RoundEnd                    // what the program that ends the rounds said; nil means none
+	Ended    *judging.RoundEnd            // what the program that ends the rounds said; nil means none
 	Weakened []string                     // how the reviews are weaker than State.Pinned
 	// if this completes the workflow: outputs of earlier steps that no longer exist
 	Lost []string
@@ -258,19 +259,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *replie
 	done.Ended = f.Ended
 	done.Place = n.Place
 
-	var skipped []string
-	for _, r := range p.Step.Reviews {
-		if !r.ByHuman || f.Evidence != nil && f.Evidence.Kind == ByPerson {
-			skipped = append(skipped, r.RunEach)
-		}
-	}
-	if f.Evidence != nil && f.Evidence.Misfits != "" {
-		skipped = append(skipped, "schema")
-	}
-	for _, name := range f.Over {
-		skipped = append(skipped, "check "+name)
-	}
-	done.prove(f.Evidence, skipped)
+	done.prove(f.With, p.Step, f.Over, n.Revision, f.At)
 	changed := []*StepProgress{done}
 	if p.Pending == nil && forEach(def, p.Index) == nil {
 		for _, id := range def.Workflow.Entries[p.Index] {
@@ -296,7 +285,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *replie
 		n.StepProgress = n.Isolate(def, p.Step.ID, "", f.At).StepProgress
 	}
 
-	r := replies.NewFinish(replies.NextStep, def.Notice, f.Evidence.notice(p.Step.ID))
+	r := replies.NewFinish(replies.NextStep, def.Notice, notice(f.With, p.Step.ID))
 	stored := f.Call.stored(r)
 	stored.StepID, stored.EntryIndex = p.Step.ID, p.Index
 	next := n.move(def, p.Index, p.Pending, f, r)

@@ -14,12 +14,6 @@ import (
 	"deepwork/session/replies"
 )
 
-// A RoundEnd is the result of the program that ends a form's rounds.
-type RoundEnd struct {
-	Passed bool   `json:"passed"`
-	Why    string `json:"why,omitempty"` // why it has not passed
-}
-
 // made returns the value of an output from the entries with indexes from first to after-1, as submitted by
 // the last finished step that has the output, or nil, and that step's progress. For a for_each it returns the
 // values of all items. With handed, steps that left the output out are ignored, as in all_outputs.

@@ -194,7 +194,7 @@ func (s *State) withdraw(def *Definition, at time.Time, to string, of func(id st
 	for _, p := range s.StepProgress {
 		if of(p.Key) {
 			w.Progress = append(w.Progress,
-				jsontext.Pair[*StepProgress]{Key: p.Key, Value: p.Value.voided(movedOn, at)})
+				jsontext.Pair[*StepProgress]{Key: p.Key, Value: p.Value.left(movedOn, at)})
 		} else {
 			kept = append(kept, p)
 		}

@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
 )
@@ -134,7 +135,7 @@ func (s *State) byID() progress {
 }
 
 // dropped returns the override of the person who dropped an item, or nil.
-func (all progress) dropped(entry job.Entry, item int) *Override {
+func (all progress) dropped(entry job.Entry, item int) *judging.Override {
 	for _, id := range entry {
 		if p := all[job.Item(id, item)]; p != nil && p.Dropped != nil {
 			return p.Dropped
@@ -144,7 +145,7 @@ func (all progress) dropped(entry job.Entry, item int) *Override {
 }
 
 // droppedItem returns the override of the person who dropped the item of a step, or nil.
-func (s *State) droppedItem(def *Definition, stepID string) *Override {
+func (s *State) droppedItem(def *Definition, stepID string) *judging.Override {
 	_, i, item := job.SplitItem(stepID)
 	index := def.Workflow.Find(stepID)
 	if !item || index < 0 {
@@ -251,7 +252,7 @@ func (all progress) done(stepID string, items int) (done, of int) {
 func (all progress) waits(entry job.Entry, item int) bool {
 	return slices.ContainsFunc(entry, func(id string) bool {
 		p := all[job.Item(id, item)]
-		return !p.Done() && p != nil && p.Question != nil && p.Question.Answer == nil
+		return !p.Done() && p != nil && p.AsksPerson() != nil
 	})
 }
 
@@ -288,7 +289,7 @@ func (s *State) Droppable(def *Definition, id string) error {
 // Drop records that a person drops an item, and begins the steps whose turn comes then. begin returns the
 // definition and the instructions of those.
 func (s *State) Drop(
-	def *Definition, id string, o Override, begin func(job.Entry) (*Definition, Instructions, error),
+	def *Definition, id string, o judging.Override, begin func(job.Entry) (*Definition, Instructions, error),
 ) (*State, error) {
 	if err := s.Droppable(def, id); err != nil {
 		return nil, err
@@ -300,7 +301,7 @@ func (s *State) Drop(
 	for _, member := range def.Workflow.Entries[here] { // ends the whole item, whichever of its steps was named
 		member = job.Item(member, i)
 		if member == id || n.Progress(member).Current() {
-			p := n.ProgressOrNew(member, o.At).voided(movedOn, o.At).clone()
+			p := n.ProgressOrNew(member, o.At).left(movedOn, o.At).clone()
 			p.Dropped, p.Folder = &o, s.Folder(def, id)
 			n.setProgress(p)
 		}

@@ -145,7 +145,7 @@ func (s *State) enter(
 	for _, p := range s.StepProgress {
 		// The step began earlier, and an edit of the job moved it behind the current one.
 		if def.Workflow.Find(p.Key) == index {
-			over = append(over, jsontext.Pair[*StepProgress]{Key: p.Key, Value: p.Value.voided(movedOn, at)})
+			over = append(over, jsontext.Pair[*StepProgress]{Key: p.Key, Value: p.Value.left(movedOn, at)})
 		}
 	}
 	s.CurrentEntryIndex = index

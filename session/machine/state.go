@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/judging"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
 )
@@ -99,58 +100,34 @@ type DefinitionRef struct {
 
 // StepProgress is the progress of a step that has begun.
 type StepProgress struct {
-	StepID       string      `json:"step_id"`
-	StartedAt    time.Time   `json:"started_at"`
-	CompletedAt  *time.Time  `json:"completed_at"`
-	Outputs      outputs.Map `json:"outputs"`
-	Notes        *string     `json:"notes"`
-	QualityTries int         `json:"quality_attempts"`        // number of tries that count
-	FailedChecks int         `json:"failed_checks,omitempty"` // number of failed tries of its checks
-	Protected    *Protected  `json:"protected,omitempty"`     // by its checks; nil if they protect no files
-	Unreported   bool        `json:"unreported"`              // a member not reported before its group moved on
-	Overrides    []Override  `json:"overrides"`
-	Tries        []*Try      `json:"tries"`                      // of external reviews
-	Granted      *Override   `json:"granted_override,omitempty"` // a person's override, for the next finished_step
-	// whether a person passes its outputs; nil if nobody was asked
-	Question *Question `json:"person_review,omitempty"`
-	// what the agent was told to have reviewed by a subagent; nil if nothing
-	Shown *Shown `json:"self_review,omitempty"`
-	// the last submission that did not satisfy its schemas, or would end the last round; nil if none
-	Unfit    *Shown      `json:"unfit,omitempty"`
-	Evidence *Evidence   `json:"evidence,omitempty"` // of a finished step with reviews; nil also in old sessions
-	Place    *task.Place `json:"place,omitempty"`    // where its outputs were delivered; nil in a store of one machine
+	StepID       string             `json:"step_id"`
+	StartedAt    time.Time          `json:"started_at"`
+	CompletedAt  *time.Time         `json:"completed_at"`
+	Outputs      outputs.Map        `json:"outputs"`
+	Notes        *string            `json:"notes"`
+	QualityTries int                `json:"quality_attempts"`        // number of tries that count
+	FailedChecks int                `json:"failed_checks,omitempty"` // number of failed tries of its checks
+	Protected    *Protected         `json:"protected,omitempty"`     // by its checks; nil if they protect no files
+	Unreported   bool               `json:"unreported"`              // a member not reported before its group moved on
+	Overrides    []judging.Override `json:"overrides"`
+	// what was handed in, the oldest first
+	Submissions []*judging.Submission `json:"submissions"`
+	Finished    int64                 `json:"finished_with,omitempty"`    // the id of the submission; 0 means none
+	Granted     *judging.Override     `json:"granted_override,omitempty"` // a person's override, for the next finished_step
+	Place       *task.Place           `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
 
 	// the items in its outputs over which a for_each iterates
 	Lists map[string][]json.RawMessage `json:"lists,omitempty"`
 	// on the first step of a repeated form; nil means the first round
-	Round   *replies.Round `json:"round,omitempty"`
-	Child   string         `json:"child,omitempty"`   // the session of a step that is a workflow
-	Ended   *RoundEnd      `json:"ended,omitempty"`   // on the last step of a round: what its ending program said
-	Dropped *Override      `json:"dropped,omitempty"` // a person dropped its item
+	Round   *replies.Round    `json:"round,omitempty"`
+	Child   string            `json:"child,omitempty"`   // the session of a step that is a workflow
+	Ended   *judging.RoundEnd `json:"ended,omitempty"`   // on the last step of a round: what its ending program said
+	Dropped *judging.Override `json:"dropped,omitempty"` // a person dropped its item
 	// the folder in which its item is worked on until it is merged, relative to the session's; "" means the
 	// session's, "." means that the item gets one later
 	Folder string `json:"folder,omitempty"`
 
 	encoded []byte // the JSON, cached by State.Encode
-}
-
-// An Override says that reviews were skipped at the request of the caller or of a person.
-type Override struct {
-	At       time.Time `json:"at"`
-	Identity string    `json:"identity"` // who asked for it
-	Channel  string    `json:"channel"`
-	Reason   string    `json:"reason"`
-	Skipped  []string  `json:"skipped_reviews"`     // run_each of each skipped review
-	GivenFor string    `json:"given_for,omitempty"` // Try.Digest of what a person saw
-}
-
-// A Shown is what the instructions of a self-review are about, or what did not satisfy its schemas. A closing
-// call counts as a self-review only with the same content.
-type Shown struct {
-	At     time.Time  `json:"at"`
-	Digest string     `json:"digest"` // of the outputs, their content and the criteria
-	Files  []FileHash `json:"files"`
-	Faults string     `json:"faults,omitempty"` // the schema errors of the outputs
 }
 
 // A Withdrawal is the progress that one go_to_step, or a new round, cleared.
@@ -389,41 +366,23 @@ func importedSteps(steps jsontext.OrderedMap[*StepProgress], at time.Time) jsont
 	for i, entry := range all {
 		p := entry.Value.clone()
 		p.Granted = nil
-		p.Question = nil
-		p.Shown = nil
-		p.Unfit = nil
 		p.Place = nil
 		p.Protected = nil
 		p.Folder = ""
-		p.Evidence = p.Evidence.imported()
-		p.Tries, p.QualityTries = slices.Clone(p.Tries), 0
-		for j, was := range p.Tries {
-			a := *was
-			a.Imported, a.Collected = true, true
-			if a.Open() {
-				a.State, a.Error = TryVoid, new(imported)
-			}
-			if a.ClosedAt == nil {
-				a.ClosedAt = &at
-			}
-			if a.Counts() {
+		p.Submissions, p.QualityTries = nil, 0
+		for _, u := range entry.Value.left(imported, at).Submissions {
+			n := *u
+			n.Imported, n.Told = true, true
+			if n.Counts() {
 				p.QualityTries++
 			}
-			p.Tries[j] = &a
+			if !n.FailedBy(judging.ByShape) || n.ID == p.Finished {
+				p.Submissions = append(p.Submissions, &n)
+			}
 		}
 		all[i].Value = p
 	}
 	return all
-}
-
-// imported returns a copy that is marked as imported. e may be nil.
-func (e *Evidence) imported() *Evidence {
-	if e == nil {
-		return nil
-	}
-	n := *e
-	n.Imported, n.Others = true, e.Others.imported()
-	return &n
 }
 
 // Branch returns the git branch made for the session, or "". An imported session has no branch of its own.

@@ -21,11 +21,8 @@ func (s *State) values(f func(v *outputs.Value)) {
 	steps := func(all jsontext.OrderedMap[*StepProgress]) {
 		for _, p := range all {
 			each(p.Value.Outputs)
-			for _, a := range p.Value.Tries {
-				each(a.Outputs)
-			}
-			if p.Value.Question != nil {
-				each(p.Value.Question.Outputs)
+			for _, u := range p.Value.Submissions {
+				each(u.Outputs)
 			}
 		}
 	}

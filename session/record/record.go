@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -97,7 +99,7 @@ func (r *Store) Count(before, next *machine.State) {
 		if p.Value.Done() && !was.Done() {
 			f.Steps++
 		}
-		if q := p.Value.Question; q != nil && (was.Question == nil || !was.Question.AskedAt.Equal(q.AskedAt)) {
+		if u, before := p.Value.AsksPerson(), was.AsksPerson(); u != nil && (before == nil || before.ID != u.ID) {
 			f.Asked++
 		}
 		f.Tries += max(0, p.Value.QualityTries-was.QualityTries) + max(0, p.Value.FailedChecks-was.FailedChecks)
@@ -411,17 +413,21 @@ func waitingOf(s *machine.State) string {
 		// a person has let through what was handed in before
 		since := func(at time.Time) bool { return !p.HasGrant() || at.After(p.Granted.At) }
 		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.FailedTries()}
-		if p.Question.Open() && since(p.Question.AskedAt) {
-			step.Asked = p.Question.AskedAt
+		if u := p.AsksPerson(); u != nil && since(u.Turn().At) {
+			step.Asked = u.Turn().At
 		}
-		if p.Shown != nil && since(p.Shown.At) {
-			step.Shown = p.Shown.At
+		if u := p.Handed(); u.With() == judging.BySelf && since(u.Turn().At) {
+			step.Shown = u.Turn().At
 		}
-		if last := p.NewestReview(); last != nil {
-			step.Given = true
-			if last.State == machine.TryFailed && last.ClosedAt != nil && since(*last.ClosedAt) {
-				step.Failed = *last.ClosedAt
+		for _, u := range slices.Backward(p.Submissions) {
+			if u.LastTurn(judging.ByReviewer) == nil && !u.FailedBy(judging.ByPerson) {
+				continue
 			}
+			step.Given = true
+			if u.Failed() && since(*u.EndedAt) {
+				step.Failed = *u.EndedAt
+			}
+			break
 		}
 		if !step.Asked.IsZero() || !step.Shown.IsZero() || !step.Failed.IsZero() {
 			w.Steps = append(w.Steps, step)

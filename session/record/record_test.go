@@ -17,6 +17,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/store"
 )
@@ -177,15 +178,15 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 	s := testkit.Get(r.Read(t.Context(), "0000000a", nil)).Must(t).State
 	at := s.StartedAt
 	s.Pinned = &machine.Pinned{Override: config.OverrideHuman, Pin: true}
-	failed := s.OpenTry("a", machine.Try{OpenedAt: at}).CloseTry("a", []*machine.Verdict{{}}, "", at)
-	granted := testkit.Get(failed.Grant("a", machine.Override{At: at})).Must(t)
+	failed := s.OpenTry("a", machine.Try{OpenedAt: at}).CloseTry("a", []*judging.Verdict{{}}, "", at)
+	granted := testkit.Get(failed.Grant("a", judging.Override{At: at})).Must(t)
 	ended, _ := failed.Abort(machine.Call{Tool: machine.ToolAbort}, "why", at)
 	for name, c := range map[string]struct {
 		of   *machine.State
 		want string
 	}{
 		"nothing": {s, ""},
-		"passed": {s.OpenTry("a", machine.Try{OpenedAt: at}).CloseTry("a", []*machine.Verdict{{Passed: true}}, "", at),
+		"passed": {s.OpenTry("a", machine.Try{OpenedAt: at}).CloseTry("a", []*judging.Verdict{{Passed: true}}, "", at),
 			""},
 		"granted": {granted, ""},
 		"ended":   {ended, ""},

@@ -244,11 +244,9 @@ func (Finish) Tags() map[string]string {
 
 // Going says what a finished_step waits for.
 type Going struct {
-	SessionID string `json:"session_id"`
-	StepID    string `json:"step_id"`
-	Digest    string `json:"digest"` // of what is judged
-	// the digest of the outputs alone; Digest also covers what the checks judge
-	Content string `json:"content,omitempty"`
+	SessionID  string `json:"session_id"`
+	StepID     string `json:"step_id"`
+	Submission int64  `json:"submission"` // the id of what was handed in
 }
 
 // NewFinish returns a reply with the nonempty notices. Every reply of finished_step is made here, or is

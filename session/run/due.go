@@ -14,6 +14,7 @@ import (
 	"deepwork/session/attempt/limit"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 )
@@ -85,7 +86,7 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 		d.failed[p] = fmt.Sprintf("its workflow was aborted. "+remedy, p.session)
 		return nil
 	}
-	r, err := d.workplace.Finish(ctx, p.session, p.step, new(machine.Question)) // its outputs are those of its workflow
+	r, err := d.workplace.Finish(ctx, p.session, p.step, new(judging.Submission)) // its outputs are those of its workflow
 	if _, refused := errors.AsType[*session.Error](err); refused && !board.Passing(err) {
 		d.failed[p] = reason(err)
 		return nil

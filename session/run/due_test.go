@@ -18,6 +18,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/store"
@@ -177,7 +178,7 @@ func TestWhatIsDue(t *testing.T) {
 			Checks:   true,
 			State:    machine.TryFailed,
 			ClosedAt: new(lead.Since.Add(1)),
-			Verdicts: []*machine.Verdict{{RunEach: "tests", Feedback: "no"}},
+			Verdicts: []*judging.Verdict{{RunEach: "tests", Feedback: "no"}},
 		}}, maxFailedChecks),
 	}
 	for name, c := range map[string]struct {
@@ -373,9 +374,9 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	failed := func(a machine.Try, said ...string) *machine.StepProgress {
 		a.State, a.ClosedAt = machine.TryFailed, &at
-		a.Verdicts = []*machine.Verdict{{Passed: true, Feedback: "fine"}}
+		a.Verdicts = []*judging.Verdict{{Passed: true, Feedback: "fine"}}
 		for _, s := range said {
-			a.Verdicts = append(a.Verdicts, &machine.Verdict{
+			a.Verdicts = append(a.Verdicts, &judging.Verdict{
 				RunEach:  "tests",
 				Feedback: s,
 				Check:    &machine.CheckRun{Command: []string{"make", "test"}},
@@ -384,7 +385,7 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		return &machine.StepProgress{StepID: "draft", Tries: []*machine.Try{&a}}
 	}
 	person := failed(machine.Try{})
-	person.Tries[0].Verdicts = []*machine.Verdict{{Key: "human", Feedback: " Too long. "}}
+	person.Tries[0].Verdicts = []*judging.Verdict{{Key: "human", Feedback: " Too long. "}}
 	again := failed(machine.Try{Collected: true})
 	again.Tries[0].Verdicts = person.Tries[0].Verdicts
 	void := &machine.StepProgress{StepID: "draft", Tries: []*machine.Try{{State: machine.TryVoid}}}

@@ -8,6 +8,7 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/board"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 )
@@ -24,12 +25,9 @@ func (d *leader) person(
 	ctx context.Context, s *machine.State, p stepRef, now *dueWork,
 ) (told string, waits bool, err error) {
 	a := d.agents[p]
-	var q *machine.Question
-	if of := s.Progress(p.step); of != nil {
-		q = of.Question
-	}
+	u := s.Progress(p.step).Asked()
 	switch {
-	case q == nil || q.Answer != nil && !q.Answer.Passed:
+	case u == nil || u.FailedBy(judging.ByPerson):
 		if a != nil {
 			a.goesOn()
 		}
@@ -40,13 +38,13 @@ func (d *leader) person(
 	if told = d.workplace.Changed(ctx, s, p.step); told != "" {
 		return told, false, ctx.Err()
 	}
-	if q.Open() {
+	if u.With() == judging.ByPerson {
 		now.waits = append(now.waits,
-			board.RunWait{Kind: board.WaitsForPerson, SessionID: p.session, StepID: p.step, Since: q.AskedAt})
+			board.RunWait{Kind: board.WaitsForPerson, SessionID: p.session, StepID: p.step, Since: u.Turn().At})
 		now.lookAt(time.Now().Add(lookAgain))
 		return "", true, nil
 	}
-	r, err := d.workplace.Finish(ctx, p.session, p.step, q)
+	r, err := d.workplace.Finish(ctx, p.session, p.step, u)
 	if _, refused := errors.AsType[*session.Error](err); refused && !board.Passing(err) {
 		return err.Error(), false, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/executors"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 )
@@ -79,27 +80,24 @@ func missing(step *replies.StepInfo, s *machine.State, told string) string {
 		return text
 	}
 
-	var last *machine.Try
-	if p != nil {
-		last = p.LastCounted()
-	}
-	if last == nil || last.State != machine.TryFailed {
+	last := p.LastTry()
+	if !last.Failed() {
 		return "finished_step has not accepted it yet." + expects(step)
 	}
 
 	text := "its last review did not pass."
-	if last.ByPerson() {
+	if last.FailedBy(judging.ByPerson) {
 		text = "a person looked at its outputs, and does not pass them. The same outputs are not shown to them " +
 			"again: change them."
 	}
-	for _, v := range last.Failed() {
+	for _, v := range last.Failures() {
 		text += "\n\n" + strings.TrimSpace(v.Feedback)
 	}
 	return text
 }
 
 // failedChecks returns the failed checks of a step, if checks were judged last, or nil.
-func failedChecks(p *machine.StepProgress) []*machine.Verdict {
+func failedChecks(p *machine.StepProgress) []*judging.Verdict {
 	if last := p.Newest(); last != nil && last.Checks && last.State == machine.TryFailed {
 		return last.Failed()
 	}

@@ -10,6 +10,7 @@ import (
 	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/limit"
 	"deepwork/session/board"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 )
 
@@ -81,12 +82,8 @@ func (d *leader) exhausted(j job) string {
 // last reviewed the step.
 func (d *leader) since(p *machine.StepProgress) time.Time {
 	since := d.attemptLead.Since
-	if p != nil {
-		for _, a := range p.Tries {
-			if a.ByPerson() && a.ClosedAt.After(since) {
-				since = *a.ClosedAt
-			}
-		}
+	if u := p.LastByPerson(); u != nil && u.EndedAt.After(since) {
+		return *u.EndedAt
 	}
 	return since
 }
@@ -101,7 +98,7 @@ func checksFailed(p *machine.StepProgress, since time.Time) string {
 	}
 
 	n, last := 0, ""
-	for _, a := range p.Tries {
+	for _, a := range p.Tries() {
 		if a.Checks && a.State == machine.TryFailed && a.ClosedAt != nil && a.ClosedAt.After(since) {
 			n++
 			last = fmt.Sprintf("Check '%s': %s", a.Failed()[0].RunEach, a.Failed()[0].Feedback)
@@ -115,8 +112,12 @@ func checksFailed(p *machine.StepProgress, since time.Time) string {
 
 // asked reports whether an agent has done its work: it handed in the outputs about which a person is asked.
 func asked(x *task.Execution, p *machine.StepProgress) bool {
-	return p != nil && p.Question != nil && x.EndedAt != nil && !p.Question.AskedAt.Before(x.CreatedAt) &&
-		!p.Question.AskedAt.After(*x.EndedAt)
+	u := p.Asked()
+	if u == nil || x.EndedAt == nil {
+		return false
+	}
+	at := u.LastTurn(judging.ByPerson).At
+	return !at.Before(x.CreatedAt) && !at.After(*x.EndedAt)
 }
 
 // leftBy returns the workflows that an agent started and left to others: they ended after the agent.
@@ -133,19 +134,15 @@ func leftBy(x *task.Execution, ended []*machine.State) (left []*machine.State) {
 // failedSince reports whether the agent does not know of a failed review: it failed after the agent had ended
 // or, if a person reviewed, after the agent had begun, since a running agent is not told.
 func failedSince(p *machine.StepProgress, before *task.Execution) bool {
-	if p == nil || before.EndedAt == nil {
-		return false
-	}
-
-	last := p.LastCounted()
-	if last == nil || last.State != machine.TryFailed || last.ClosedAt == nil {
+	last := p.LastTry()
+	if !last.Failed() || before.EndedAt == nil {
 		return false
 	}
 	knew := *before.EndedAt
-	if last.ByPerson() {
+	if last.FailedBy(judging.ByPerson) {
 		knew = before.CreatedAt
 	}
-	return last.ClosedAt.After(knew)
+	return last.EndedAt.After(knew)
 }
 
 // maxSaid limits how much of a review a person is shown, in characters.
@@ -165,19 +162,19 @@ func lastSaid(p *machine.StepProgress, told string) string {
 		return jsontext.Clip(fmt.Sprintf(" Its check '%s' failed: %s", failed[0].RunEach, failed[0].Feedback), maxSaid)
 	}
 
-	last := p.LastCounted()
-	if last == nil || last.State != machine.TryFailed {
+	last := p.LastTry()
+	if !last.Failed() {
 		return ""
 	}
 
 	text := " Its last review did not pass:"
-	if last.ByPerson() {
+	if last.FailedBy(judging.ByPerson) {
 		text = " A person did not pass its outputs:"
-		if last.Collected {
+		if last.Told {
 			text = " A person did not pass its outputs, and the same ones were handed in again:"
 		}
 	}
-	for _, v := range last.Failed() {
+	for _, v := range last.Failures() {
 		text += " " + strings.TrimSpace(v.Feedback)
 	}
 	return jsontext.Clip(text, maxSaid)

@@ -14,6 +14,7 @@ import (
 	definition "deepwork/catalog/job"
 	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 )
@@ -37,7 +38,7 @@ type Workplace interface {
 	Changed(ctx context.Context, s *machine.State, stepID string) string
 	// Finish finishes a step with the outputs that a person has passed. If q is nil, the step merges an item,
 	// and its branch is merged already. The error is a session.Error if the outputs are refused.
-	Finish(ctx context.Context, sessionID, stepID string, q *machine.Question) (*replies.Finish, error)
+	Finish(ctx context.Context, sessionID, stepID string, u *judging.Submission) (*replies.Finish, error)
 	// Isolate records the absolute path of the folder in which the item of a step is worked on from now on.
 	Isolate(ctx context.Context, sessionID, stepID, folder string) error
 	// Admit lets an agent call the endpoint until end is called. end cancels calls in progress without

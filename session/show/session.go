@@ -11,6 +11,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 )
 
@@ -96,16 +97,14 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 		if notes := Optional(p.Notes); notes != "" {
 			detail("notes: %s", notes)
 		}
-		Tries(detail, p.Tries)
+		Tries(detail, p.Tries())
 		if p.FailedChecks > 0 {
 			detail("calls whose checks failed: %d", p.FailedChecks)
 		}
 		for _, o := range p.Overrides {
 			what := "review overridden"
-			for e := p.Evidence; e != nil; e = e.Others {
-				if e.Kind == machine.BySelf && e.At.Equal(o.At) {
-					what = "reviewed by the agent itself"
-				}
+			if v := p.FinishedWith().Of(judging.BySelf); v != nil && v.At.Equal(o.At) {
+				what = "reviewed by the agent itself"
 			}
 			detail("%s %s by %s (skipped: %s): %s", what, Ago(o.At), o.Identity,
 				strings.Join(o.Skipped, ", "), o.Reason)
@@ -114,26 +113,26 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 			detail("a person (%s, %s) overrode its reviews %s, which the agent has not used yet: %s", g.Identity,
 				g.Channel, Ago(g.At), g.Reason)
 		}
-		if u := p.Unfit; u != nil {
-			detail("handed in %s, and not accepted:\n%s", Ago(u.At), Indent(u.Faults, "  "))
+		if v := p.Unfit(); v != nil {
+			detail("handed in %s, and not accepted:\n%s", Ago(v.At), Indent(v.Feedback, "  "))
 		}
-		printQuestion(detail, p.Question)
+		printQuestion(detail, p.Asked())
 		printEvidence(detail, p)
 	}
 }
 
-// printQuestion prints a question to a person about a step, and the answer.
-func printQuestion(detail func(format string, args ...any), q *machine.Question) {
-	switch {
-	case q == nil:
+// printQuestion prints that a person is asked about a submission, or their answer. u may be nil.
+func printQuestion(detail func(format string, args ...any), u *judging.Submission) {
+	if u == nil {
 		return
-	case q.Open():
-		detail("waits for a person, asked %s, to pass these outputs:", Ago(q.AskedAt))
-	default:
-		detail("a person (%s, %s) answered %s: %s; the agent has not seen that yet", q.Answer.Identity,
-			q.Answer.Channel, Ago(q.Answer.At), passed(q.Answer.Passed))
 	}
-	Hashes(detail, "  handed in", q.Files)
+	if v := u.Of(judging.ByPerson); v != nil {
+		detail("a person (%s, %s) answered %s: %s; the agent has not seen that yet", v.By, v.Channel, Ago(v.At),
+			passed(v.Passed))
+	} else {
+		detail("waits for a person, asked %s, to pass these outputs:", Ago(u.Turn().At))
+	}
+	Hashes(detail, "  handed in", u.Files)
 }
 
 // asTyped returns a pinned reviewer in the form that people type: a command without its JSON.
@@ -209,7 +208,7 @@ func Tries(detail func(format string, args ...any), tries []*machine.Try) {
 }
 
 // printVerdict prints one verdict of a try.
-func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
+func printVerdict(detail func(format string, args ...any), v *judging.Verdict) {
 	if c := v.Check; c != nil {
 		detail("  check %s: %s, %s in %s, exit code %d, bound to %s: %s", v.RunEach, passed(v.Passed), Ago(v.At),
 			took(time.Duration(v.Seconds*float64(time.Second))), c.Code, c.Bound, strings.Join(c.Command, " "))
@@ -226,7 +225,7 @@ func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 	if v.Reused {
 		came = ", kept from an earlier try: the content is the same"
 	}
-	detail("  review of %s: %s, %s by %s in %s%s", of, passed(v.Passed), Ago(v.At), v.Reviewer,
+	detail("  review of %s: %s, %s by %s in %s%s", of, passed(v.Passed), Ago(v.At), By(v),
 		took(time.Duration(v.Seconds*float64(time.Second))), came)
 	for _, c := range v.Criteria {
 		why := ""
@@ -242,7 +241,7 @@ func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 }
 
 // Hashes prints the beginnings of the hashes of files.
-func Hashes(detail func(format string, args ...any), how string, files []machine.FileHash) {
+func Hashes(detail func(format string, args ...any), how string, files []judging.FileHash) {
 	for _, f := range files {
 		detail("%s sha256:%s %s", how, f.SHA256[:min(shortHash, len(f.SHA256))], f.Name())
 	}
@@ -274,76 +273,89 @@ func IndentRest(text, prefix string) string {
 	return strings.TrimPrefix(Indent(text, prefix), prefix)
 }
 
-// printEvidence prints why a step with reviews or checks was finished, and the content to which that applies.
+// By names who gave a verdict.
+func By(v *judging.Verdict) string {
+	if v.Kind == judging.ByPerson {
+		return fmt.Sprintf("a person (%s, %s)", v.By, v.Channel)
+	}
+	return v.By
+}
+
+// printEvidence prints why a step with judges was finished, and the content to which that applies.
 func printEvidence(detail func(format string, args ...any), p *machine.StepProgress) {
-	e := p.Evidence
-	if e == nil { // it is not finished, or has no reviews
+	u := p.FinishedWith()
+	if u == nil { // it is not finished, or has no judges
 		return
 	}
 
-	detail("evidence: %s, %s, %s over %s", kind(e), Ago(e.At), e.Identity, cmp.Or(e.Channel, "an unknown channel"))
-	if e.Reason != "" {
-		detail("  reason: %s", IndentRest(e.Reason, "    "))
+	why := u.Why()
+	e := why[0]
+	detail("evidence: %s, %s, %s over %s", kind(u, e), Ago(e.At), e.By, cmp.Or(e.Channel, "an unknown channel"))
+	if e.Feedback != "" {
+		detail("  reason: %s", IndentRest(e.Feedback, "    "))
 	}
-	if e.Misfits != "" {
-		detail("  although its outputs are not as their schemas demand:\n%s", Indent(e.Misfits, "    "))
+	if v := u.Of(judging.ByShape); v != nil {
+		detail("  although its outputs are not as their schemas demand:\n%s", Indent(v.Feedback, "    "))
 	}
-	if o := e.Others; o != nil {
-		detail("  its other reviews: %s, %s, %s over %s", kind(o), Ago(o.At), o.Identity,
+	if len(why) > 1 {
+		o := why[1]
+		detail("  its other reviews: %s, %s, %s over %s", kind(u, o), Ago(o.At), o.By,
 			cmp.Or(o.Channel, "an unknown channel"))
 	}
 
-	if e.Kind == machine.ByPerson && e.Channel == session.ChannelTerminal && e.GivenFor == "" {
+	if e.Kind == judging.ByOverride && e.Channel == session.ChannelTerminal && e.GivenFor == "" {
 		detail("  given before any output was handed in")
 	}
-	if e.GivenFor != "" && e.GivenFor != e.Digest {
+	if given := cmp.Or(e.GivenFor, u.GivenFor); given != "" && given != u.Content {
 		detail("  a person had overridden its reviews, but with other outputs or criteria than these")
 	}
-	for _, c := range e.Checks {
+	for _, c := range u.All(judging.ByProgram) {
+		if !c.Passed {
+			continue // it ends rounds alone
+		}
 		detail("  check %s passed %s: exit code %d in %s, bound to %s sha256:%s", c.RunEach, Ago(c.At), c.Check.Code,
 			took(time.Duration(c.Seconds*float64(time.Second))), c.Check.Bound,
 			c.Digest[:min(shortHash, len(c.Digest))])
 	}
 
-	if !judged(p.Newest(), e.Files) {
-		Hashes(detail, "  finished with", e.Files)
+	if !judged(p.Newest(), u.Files) {
+		Hashes(detail, "  finished with", u.Files)
 	}
 }
 
 // judged reports whether the verdicts of a try, which have been printed, are about these files.
-func judged(at *machine.Try, files []machine.FileHash) bool {
-	return at != nil && !slices.ContainsFunc(files, func(f machine.FileHash) bool {
-		return !slices.ContainsFunc(at.Verdicts, func(v *machine.Verdict) bool { return slices.Contains(v.Files, f) })
+func judged(at *machine.Try, files []judging.FileHash) bool {
+	return at != nil && !slices.ContainsFunc(files, func(f judging.FileHash) bool {
+		return !slices.ContainsFunc(at.Verdicts, func(v *judging.Verdict) bool { return slices.Contains(v.Files, f) })
 	})
 }
 
-// kind says in words what a finished step relies on.
-func kind(e *machine.Evidence) string {
-	if e.Imported {
-		own := *e
-		own.Imported = false
-		return "imported, where it says: " + kind(&own)
+// kind says in words what a step that was finished with a submission relies on.
+func kind(u *judging.Submission, v judging.Verdict) string {
+	words := string(v.Kind)
+	switch v.Kind {
+	case judging.ByReviewer:
+		words = "passed by the reviewer " + u.Of(v.Kind).By
+	case judging.BySelf:
+		words = "reviewed by the agent itself, which was given the criteria for exactly these outputs"
+	case judging.ByReason:
+		words = "overridden by the agent, without a review of these outputs"
+	case judging.ByOverride:
+		words = "overridden by a person"
+	case judging.ByPerson:
+		words = "passed by a person, who reviewed these outputs"
+		if v.Client {
+			words = "passed by a person, as the caller's client says"
+		}
+	case judging.Off:
+		words = "not reviewed, because the server ran without reviews"
+	case judging.ByProgram:
+		words = "its checks passed"
+	case judging.NotDue:
+		words = "no review is of the outputs that were submitted"
 	}
-
-	switch e.Kind {
-	case machine.ByReviewer:
-		return "passed by the reviewer " + e.Reviewer
-	case machine.BySelf:
-		return "reviewed by the agent itself, which was given the criteria for exactly these outputs"
-	case machine.ByOverride:
-		return "overridden by the agent, without a review of these outputs"
-	case machine.ByPerson:
-		return "overridden by a person"
-	case machine.Passed:
-		return "passed by a person, who reviewed these outputs"
-	case machine.PassedIn:
-		return "passed by a person, as the caller's client says"
-	case machine.Unreviewed:
-		return "not reviewed, because the server ran without reviews"
-	case machine.ByChecks:
-		return "its checks passed"
-	case machine.NotDue:
-		return "no review is of the outputs that were submitted"
+	if u.Imported {
+		return "imported, where it says: " + words
 	}
-	return fmt.Sprintf("not known here: %s", e.Kind)
+	return words
 }

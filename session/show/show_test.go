@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
@@ -51,22 +52,22 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 	now := time.Now()
 	at := func(hours float64) time.Time { return now.Add(-time.Duration(hours * float64(time.Hour))) }
 	then := func(hours float64) *time.Time { return new(at(hours)) }
-	a := machine.FileHash{Path: "a.md", SHA256: strings.Repeat("a", 64)}
-	b := machine.FileHash{Output: "title", SHA256: strings.Repeat("b", 64)}
-	check := func(passed bool, said string) *machine.Verdict {
-		return &machine.Verdict{
+	a := judging.FileHash{Path: "a.md", SHA256: strings.Repeat("a", 64)}
+	b := judging.FileHash{Output: "title", SHA256: strings.Repeat("b", 64)}
+	check := func(passed bool, said string) *judging.Verdict {
+		return &judging.Verdict{
 			At:       at(2),
 			RunEach:  "tests",
 			Digest:   strings.Repeat("c", 64),
 			Passed:   passed,
 			Feedback: said,
 			Seconds:  61.234,
-			Files:    []machine.FileHash{a},
+			Files:    []judging.FileHash{a},
 			Check:    &machine.CheckRun{Command: []string{"make", "test"}, Code: 2, Bound: "tree"},
 		}
 	}
 
-	reused := &machine.Verdict{
+	reused := &judging.Verdict{
 		At:       at(4),
 		RunEach:  "step",
 		Passed:   true,
@@ -82,7 +83,7 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 			OpenedAt:  at(4),
 			ClosedAt:  then(3),
 			Collected: true,
-			Verdicts: []*machine.Verdict{reused,
+			Verdicts: []*judging.Verdict{reused,
 				{
 					At:         at(3),
 					RunEach:    "docs",
@@ -90,7 +91,7 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 					Reviewer:   "claude",
 					Seconds:    12.34,
 					Feedback:   " too\nlong ",
-					Files:      []machine.FileHash{a},
+					Files:      []judging.FileHash{a},
 					Criteria: []replies.CriterionResult{{Criterion: "Is it short?", Feedback: new("it\nis not")},
 						{Criterion: "Is it true?", Passed: true, Feedback: new(" ")}},
 				}},
@@ -99,7 +100,7 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 			Checks:   true,
 			State:    machine.TryFailed,
 			OpenedAt: at(2),
-			Verdicts: []*machine.Verdict{check(false, "one\ntwo")},
+			Verdicts: []*judging.Verdict{check(false, "one\ntwo")},
 		},
 		{Checks: true, State: machine.TryVoid, OpenedAt: at(2), Error: new("make is missing")},
 		{
@@ -108,10 +109,10 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 			OpenedAt: at(1),
 			ClosedAt: then(1),
 			Imported: true,
-			Files:    []machine.FileHash{b},
-			Verdicts: []*machine.Verdict{reused},
+			Files:    []judging.FileHash{b},
+			Verdicts: []*judging.Verdict{reused},
 		},
-		{Number: 3, State: machine.TryOpen, OpenedAt: at(1), Files: []machine.FileHash{b}},
+		{Number: 3, State: machine.TryOpen, OpenedAt: at(1), Files: []judging.FileHash{b}},
 	}
 
 	by := func(kind machine.EvidenceKind) *machine.Evidence {
@@ -131,12 +132,12 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 	given.GivenFor = "x"
 	given.Digest = "y"
 	given.Others = by(machine.ByReviewer)
-	given.Checks = []*machine.Verdict{check(true, "")}
-	given.Files = []machine.FileHash{a, b}
+	given.Checks = []*judging.Verdict{check(true, "")}
+	given.Files = []judging.FileHash{a, b}
 	imported := by(machine.Passed)
 	imported.Imported = true
 	imported.Channel = ""
-	imported.Files = []machine.FileHash{a}
+	imported.Files = []judging.FileHash{a}
 	steps := jsontext.OrderedMap[*machine.StepProgress]{}
 	for _, p := range []*machine.StepProgress{
 		{
@@ -151,24 +152,24 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 				State:     machine.TryPassed,
 				OpenedAt:  at(5),
 				Collected: true,
-				Verdicts:  []*machine.Verdict{{At: at(5), RunEach: "doc", Passed: true, Files: []machine.FileHash{a}}},
+				Verdicts:  []*judging.Verdict{{At: at(5), RunEach: "doc", Passed: true, Files: []judging.FileHash{a}}},
 			}},
 		},
 		{StepID: "review", StartedAt: at(4), Tries: reviewed, FailedChecks: 2, Unreported: true, Evidence: person,
-			Overrides: []machine.Override{{At: at(1), Identity: "ann", Reason: "r", Skipped: []string{"doc", "step"}}}},
+			Overrides: []judging.Override{{At: at(1), Identity: "ann", Reason: "r", Skipped: []string{"doc", "step"}}}},
 		{
 			StepID:    "own",
 			StartedAt: at(1),
 			Evidence:  given,
-			Overrides: []machine.Override{{At: given.At, Identity: "ann", Reason: "r"}},
-			Granted:   &machine.Override{At: at(1), Identity: "bob", Channel: "page", Reason: "go on"},
+			Overrides: []judging.Override{{At: given.At, Identity: "ann", Reason: "r"}},
+			Granted:   &judging.Override{At: at(1), Identity: "bob", Channel: "page", Reason: "go on"},
 			Unfit:     &machine.Shown{At: at(1), Faults: "no title"},
 		},
-		{StepID: "asked", StartedAt: at(1), Question: &machine.Question{AskedAt: at(1), Files: []machine.FileHash{b}}},
+		{StepID: "asked", StartedAt: at(1), Question: &machine.Question{AskedAt: at(1), Files: []judging.FileHash{b}}},
 		{
 			StepID:    "port[0]",
 			StartedAt: at(1),
-			Dropped:   &machine.Override{At: at(1), Identity: "ann", Reason: "obsolete"},
+			Dropped:   &judging.Override{At: at(1), Identity: "ann", Reason: "obsolete"},
 		},
 		{StepID: "fix", StartedAt: at(1), Round: &replies.Round{Number: 2}},
 		{

@@ -19,7 +19,7 @@ import (
 	"deepwork/session/store"
 )
 
-// A message is sent to a session's actor: a command, a finishCall, or a review's result.
+// A message is sent to a session's actor: a command.
 type message interface {
 	receive(ctx context.Context, a *sessionActor)
 }
@@ -62,13 +62,11 @@ type sessionActor struct {
 
 	begun *machine.Definition // the definition that the session began with, once read
 
-	reviews map[string]*review // reviews that run in this process, by step
-	gone    bool               // the session was pruned
+	gone bool // the session was pruned
 }
 
 // Start reads the session. Callers that use the session get its error.
 func (a *sessionActor) Start(ctx context.Context) error {
-	a.reviews = map[string]*review{}
 	r, err := a.engine.records.Read(ctx, a.id, nil)
 	if err == nil {
 		a.state, a.row = r.State, r.Row
@@ -77,15 +75,8 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	return err
 }
 
-// Stop answers the calls that wait for a review: this process will not deliver it.
-func (a *sessionActor) Stop(context.Context) {
-	for _, r := range a.reviews {
-		a.drop(r, session.NotNow(codes.ShuttingDown, "The server is shutting down, and the review of step '%s' was "+
-			"cancelled; the try does not count. When it is back, make the same call again with session_id '%s'.",
-			r.stepID, a.id).Wait(5*time.Second))
-	}
-	a.engine.exports.Forget(a.id)
-}
+// Stop forgets the export.
+func (a *sessionActor) Stop(context.Context) { a.engine.exports.Forget(a.id) }
 
 // Receive handles one message. A refusal is sent in the reply and leaves the state unchanged.
 func (a *sessionActor) Receive(ctx context.Context, m message) error {
@@ -128,7 +119,7 @@ func apply[R any](
 		if unsure {
 			unconfirmed++
 		}
-		if err == errLater || a.wrote && !again {
+		if a.wrote && !again {
 			return r, err
 		}
 
@@ -171,17 +162,11 @@ func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
 	return true, nil
 }
 
-// become makes a stored state the current one. It cancels reviews that the state no longer waits for; the
-// calls that wait for them are then treated like later ones.
+// become makes a stored state the current one, and cancels the judging that it no longer waits for.
 func (a *sessionActor) become(next *machine.State) {
 	a.leave(a.state, next)
 	a.state = next
-	for _, r := range a.reviews {
-		if !next.AwaitsReview(r.stepID) {
-			a.end(r)
-			a.reconsider(r)
-		}
-	}
+	a.engine.cancelJudging(next)
 }
 
 // commit stores a transition, then makes it visible. w is what else to store; nil means nothing.
@@ -205,7 +190,7 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	next.Place, next.BranchDue = e.Place, next.BranchDue && !a.branchMade
 	next = e.sourced(a.state, next)
 	for _, p := range a.state.StepProgress {
-		if p.Value.Newest().Open() && !next.Progress(p.Key).Newest().Open() {
+		if p.Value.Handed().Running() && !next.Progress(p.Key).Handed().Running() {
 			w.Reviewed = append(w.Reviewed, p.Key)
 		}
 	}
@@ -251,13 +236,12 @@ func (e *Engine) sourced(before, next *machine.State) *machine.State {
 	return next.WithSource(e.placeKey(), hash)
 }
 
-// answer sends the result of f, unless another message will send it later.
+// answer sends the result of f.
 func answer[R any](to actor.Reply[R], f func() (R, error)) {
-	switch r, err := f(); {
-	case err == nil:
-		to.Send(r)
-	case err != errLater:
+	if r, err := f(); err != nil {
 		to.Fail(err)
+	} else {
+		to.Send(r)
 	}
 }
 

@@ -171,7 +171,7 @@ func (e *Engine) AskAbout(
 
 	within, cancel := context.WithDeadline(ctx, arrived.Add(how.ReplyWithin))
 	defer cancel()
-	return e.ask(ctx, within, who, id, decision{Step: stepID, Digest: q.Digest})
+	return e.ask(ctx, within, who, id, decision{Step: stepID, Digest: q.Content})
 }
 
 // A ProgressFunc receives the progress of a call, as done of total, and what the call waits for. It must not

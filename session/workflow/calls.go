@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/actor"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -214,9 +213,9 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		return nil, err
 	}
 
-	joined := ""
+	waited := int64(0)
 	if a.Of != nil {
-		joined = a.Of.Digest
+		waited = a.Of.Submission
 		a.SessionID = &a.Of.SessionID
 		a.StepID = &a.Of.StepID
 	}
@@ -226,23 +225,18 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	}
 
 	within := session.ReplyWithin(ctx, how.ReplyWithin)
-	once := func(id, joined, step string) (*finished, error) {
-		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+within, func(r actor.Reply[*finished]) message {
-			return &finishCall{
-				caller:   who,
-				args:     a,
-				until:    arrived.Add(within),
-				joined:   joined,
-				step:     step,
-				from:     ctx,
-				progress: progressOf(ctx),
-				conn:     c,
-				reply:    r,
-			}
-		})
+	m := &finishCall{
+		caller:   who,
+		args:     a,
+		until:    arrived.Add(within),
+		waited:   waited,
+		from:     ctx,
+		progress: progressOf(ctx),
+		conn:     c,
 	}
 	finish := func(id string) (*finished, error) {
-		f, err := once(id, joined, "")
+		call := *m
+		f, err := c.engine.finish(ctx, id, &call)
 		until := arrived.Add(within)
 		if within < how.ReplyWithin { // a client that is asked in the reply, not while the call waits
 			until = time.Now().Add(c.engine.AskTimeout)
@@ -252,7 +246,8 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		}
 		settled, notice := c.ask(ctx, who, f, until)
 		if settled {
-			f, err = once(id, f.question.Digest, f.question.Step)
+			call.step = f.question.Step
+			f, err = c.engine.finish(ctx, id, &call)
 		}
 		if err == nil && notice != "" {
 			noted, reply := *f, *f.Reply

@@ -15,6 +15,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/check"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 )
@@ -77,13 +78,13 @@ func TestACheckPassesWithExitCodeZeroAndIsInTheEvidence(t *testing.T) {
 			`, {run: [sh, -c, "test \"$DEEPWORK_TEST_SECRET\" = secret && test \"$(basename $PWD)\" = src"], in: `+
 			`src, pass_env: [DEEPWORK_TEST_SECRET]}]`, "").begin()
 	k.hands(replies.NextStep)
-	e := k.one().Evidence
+	e := k.one().FinishedWith()
 	testkit.Need(t, e != nil, "%d runs, evidence %s", s.runs(), toJSON(t, e))
-	testkit.Need(t, e.Kind == machine.ByChecks, "%d runs, evidence %s", s.runs(), toJSON(t, e))
-	testkit.Need(t, len(e.Checks) == 2, "%d runs, evidence %s", s.runs(), toJSON(t, e))
+	testkit.Need(t, e.Why()[0].Kind == judging.ByProgram, "%d runs, evidence %s", s.runs(), toJSON(t, e))
+	testkit.Need(t, len(e.All(judging.ByProgram)) == 2, "%d runs, evidence %s", s.runs(), toJSON(t, e))
 	testkit.Need(t, s.runs() == 1, "%d runs, evidence %s", s.runs(), toJSON(t, e))
 
-	c := e.Checks[0]
+	c := e.All(judging.ByProgram)[0]
 	testkit.Equal(t, c.Check.Code, 0, "check %s", toJSON(t, c))
 	testkit.Equal(t, c.Check.Bound, check.ToTree, "check %s", toJSON(t, c))
 	testkit.True(t, c.Seconds > 0, "check %s", toJSON(t, c))
@@ -157,7 +158,7 @@ func TestInAGroupACheckWithoutFilesIsBoundToTheOutputsAlone(t *testing.T) {
 	testkit.Need(t, len(r.PendingConcurrentSteps) == 1, "reply %s", toJSON(t, r))
 
 	k.hands(replies.WorkflowComplete)
-	c := k.one().Evidence.Checks[0].Check
+	c := k.one().FinishedWith().All(judging.ByProgram)[0].Check
 	testkit.True(t, c.Bound == check.ToOutputs && s.runs() == 1, "%d runs, check %s", s.runs(), toJSON(t, c))
 }
 
@@ -208,15 +209,15 @@ func TestChecksAreSkippedNeitherByAReasonNorWithoutTheGate(t *testing.T) {
 	s.says("exit 0")
 	k.write("src/a", "better")
 	k.hands(replies.NextStep)
-	e := k.one().Evidence
-	testkit.True(t, e.Kind == machine.Unreviewed && len(e.Checks) == 1, "evidence %s", toJSON(t, e))
+	e := k.one().FinishedWith()
+	testkit.True(t, e.Why()[0].Kind == judging.Off && len(e.All(judging.ByProgram)) == 1, "evidence %s", toJSON(t, e))
 }
 
 func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 	k := checked(t, newScript(t, "exit 1"), "")
 	k.hands(replies.NeedsWork)
 	given, _ := GivenFor(k.record(k.id), "one")
-	grant := machine.Override{
+	grant := judging.Override{
 		Identity: "local",
 		Channel:  session.ChannelTerminal,
 		Reason:   "known to be flaky",
@@ -229,7 +230,7 @@ func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 	testkit.Contains(t, toJSON(t, k.hands(replies.NextStep).Notice), "known to be flaky")
 
 	p := k.one()
-	testkit.Equal(t, p.Evidence.Kind, machine.ByPerson, "record %s", toJSON(t, p))
+	testkit.Equal(t, p.FinishedWith().Why()[0].Kind, judging.ByOverride, "record %s", toJSON(t, p))
 	testkit.Need(t, len(p.Overrides) == 1, "record %s", toJSON(t, p))
 	testkit.Equal(t, p.Overrides[0].Reason, grant.Reason, "record %s", toJSON(t, p))
 	testkit.Equal(t, fmt.Sprint(p.Overrides[0].Skipped), "[check script]", "record %s", toJSON(t, p))
@@ -237,7 +238,7 @@ func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 
 func TestNobodyPassesOverACheckWithOverrideNever(t *testing.T) {
 	s := newScript(t, "exit 1")
-	please := machine.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "please"}
+	please := judging.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "please"}
 	k := checked(t, s, ", override: never")
 	k.hands(replies.NeedsWork)
 	refused(t, k.srv.OverrideFor(t.Context(), k.id, "one", please), session.StateError, codes.OverrideNeedsPerson,
@@ -377,7 +378,7 @@ func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
 	says(t, k.finish(k.open(reviewing(&k.how)).Connect("local"),
 		`{"outputs":{"report":"r.md"},"session_id":"`+k.id+`"}`), replies.NextStep)
 	p := k.one()
-	testkit.True(t, p.FailedChecks == 0 && p.Tries[0].State == machine.TryVoid, "record %s", toJSON(t, p))
+	testkit.True(t, p.FailedChecks == 0 && p.Tries()[0].State == machine.TryVoid, "record %s", toJSON(t, p))
 }
 
 // What a check bound to the outputs alone has failed for may lie in other files: once its call was told, it runs again.

@@ -7,220 +7,216 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
-	"deepwork/catalog/config"
+	"deepwork/catalog/schema"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/check"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
-	"deepwork/session/replies"
 )
 
-// hash reads the submitted files and what the checks judge, and validates files by their schemas. It runs
-// outside the actor, which continues to receive.
-func (a *sessionActor) hash(m *finishCall) {
-	a.engine.background.Go(func() {
-		content, err := m.subject.Look(a.engine.ctx)
-		if err == nil {
-			m.misfits, err = misfits(a.engine.ctx, m.subject.Root, m.outputs, m.schemas, content.Outputs)
-		}
-		if err == nil && m.forPerson {
-			if files := machine.FileHashes(m.outputs, content.Outputs); !slices.Equal(files, m.recorded) {
-				m.handedIn, err = packHandIn(m.subject.Root, m.outputs, files)
-			}
-		}
-		if told := a.tell(m.decideOn(content, err)); told != nil {
-			m.reply.Fail(told)
-		}
-	})
+// A look is what has to be read, outside of the actor, before a hand-in can be judged.
+type look struct {
+	step     string
+	subject  *check.Subject            // what the step's checks judge; without checks, the files of its outputs
+	outputs  outputs.Map               // validated, with the files of folders
+	schemas  map[string]*schema.Schema // of the step's outputs, by name
+	asks     bool                      // a person judges the outputs, among others
+	recorded []judging.FileHash        // the newest recorded hand-in
 }
 
-// decideOn returns the message that has the actor decide on the content.
-func (m *finishCall) decideOn(content *check.Content, err error) message {
-	return command[*finished]{func(ctx context.Context, a *sessionActor) (*finished, error) {
-		return a.hashed(ctx, m, content, err)
-	}, m.reply}
+// A contents value is the content of a look.
+type contents struct {
+	*look
+	content  *check.Content
+	misfits  string    // what is wrong with the outputs by their schemas, or ""
+	handedIn *handedIn // the outputs to record for a person; nil if recorded, or not for one
 }
 
-// hashed decides a call after its files were hashed.
-func (a *sessionActor) hashed(
-	ctx context.Context, m *finishCall, content *check.Content, err error,
-) (*finished, error) {
+// read reads the submitted files and what the checks judge, and validates files by their schemas.
+func (l *look) read(ctx context.Context) (*contents, error) {
+	r := &contents{look: l}
+	var err error
+	if r.content, err = l.subject.Look(ctx); err == nil {
+		r.misfits, err = misfits(ctx, l.subject.Root, l.outputs, l.schemas, r.content.Outputs)
+	}
+	if err == nil && l.asks {
+		if files := judging.FileHashes(l.outputs, r.content.Outputs); !slices.Equal(files, l.recorded) {
+			r.handedIn, err = packHandIn(l.subject.Root, l.outputs, files)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil {
 		return nil, session.Wrong(codes.FileUnreadable,
 			"The outputs, or what their checks are about, cannot be read, so nothing has moved: %v. Correct that and "+
 				"make the same call again.", err).Because(err)
 	}
+	return r, nil
+}
 
-	hashes := content.Outputs
-	if m.from.Err() != nil {
-		return nil, context.Canceled // nobody would get the result
-	}
-
-	// The session may have moved on while the files were read.
-	c, done, err := a.prepare(ctx, m)
-	if err != nil || done != nil {
-		return done, err
-	}
-
-	how, err := a.reviewing(ctx)
+// look returns what has to be read before a hand-in is judged, or nil if nothing of it is.
+func (a *sessionActor) look(c *candidate) (*look, error) {
+	st := c.plan.Step
+	schemas, err := a.schemas(c.def, st)
 	if err != nil {
 		return nil, err
 	}
-
-	subject := a.subject(c)
-	if !reflect.DeepEqual(subject.Checks, m.subject.Checks) ||
-		slices.ContainsFunc(subject.Outputs, func(path string) bool { return hashes[path] == "" }) {
-		m.outputs, m.subject = c.expanded, subject // an edit of the job changed them, or a file came into a folder
-		a.hash(m)
-		return nil, errLater
+	asks := len(st.ReviewsBy(true)) > 0
+	if !a.engine.reviewed(st) && !asks && len(schemas) == 0 && len(st.Checks) == 0 {
+		return nil, nil
 	}
-
-	stepID := c.plan.Step.ID
-	sub := a.submission(c)
-	sub.Reviewer = how.use
-	tasks := gate.Plan(sub, hashes)
-	c.bind(content, slices.Concat(tasks, gate.PlanHuman(sub, hashes)))
-
-	if err := a.overtaken(c); err != nil {
-		return nil, err
+	l := &look{step: st.ID, subject: a.subject(c), outputs: c.expanded, schemas: schemas, asks: asks}
+	if last := a.state.Progress(st.ID).Handed(); last != nil {
+		l.recorded = last.Files
 	}
-
-	if m.handedIn.is(c.files) {
-		if err := a.keepHandIn(ctx, stepID, m.handedIn); err != nil {
-			return nil, err
-		}
-	}
-	if next := a.state.Unask(stepID, c.digest, a.engine.now()); next != a.state {
-		if err := a.commit(m.MovedBy, next, nil); err != nil {
-			return nil, err
-		}
-	}
-	m.outputs = c.expanded
-	c.evidence = a.override(c, how)
-	overridden := c.evidence != nil && (c.evidence.Kind == machine.ByPerson || m.misfits == "")
-	if len(c.plan.Step.Checks) > 0 && (overridden || m.misfits == "") {
-		if f, err := a.checked(ctx, c, content, how); f != nil || err != nil {
-			return f, err
-		}
-	}
-	if overridden {
-		c.evidence.Misfits = m.misfits
-		return a.approve(ctx, a.state, c)
-	}
-	if a.state.Progress(stepID).HasGrant() && how.Override != config.OverrideNever {
-		c.note(fmt.Sprintf("A person has overridden the review of step '%s', but for other outputs than these: those "+
-			"go on without it, these do not.", stepID))
-	}
-	if m.misfits != "" {
-		return a.unfit(c, how)
-	}
-
-	switch p := a.state.ProgressOrNew(stepID, a.engine.now()); {
-	case p.Question != nil && p.Question.Digest == c.digest:
-		return a.approve(ctx, a.state, c) // its other reviews have passed already
-	case !a.engine.Reviews && len(c.plan.Step.ReviewsBy(false)) > 0:
-		c.evidence = a.evidence(c, machine.Unreviewed, "")
-		return a.approve(ctx, a.state, c)
-	case !a.engine.reviewed(c.plan.Step):
-		return a.approve(ctx, a.state, c)
-	case len(tasks) == 0:
-		c.evidence = a.evidence(c, machine.NotDue, "")
-		return a.approve(ctx, a.replacing(stepID), c)
-	case how.Refused != nil:
-		return nil, how.Refused
-	case !how.External:
-		return a.selfReview(c, how)
-	}
-
-	return a.external(ctx, c, sub, tasks, hashes, how)
+	return l, nil
 }
 
-// bind computes the digest of the submitted content, which reviews, checks and answers refer to.
-func (c *candidate) bind(content *check.Content, tasks []gate.Task) {
-	c.files = machine.FileHashes(c.expanded, content.Outputs)
-	var checked []machine.FileHash
-	if len(c.m.schemas)+len(c.plan.Step.Checks) > 0 {
+// fits reports whether what was read is what the hand-in is about: an edit of the job may have changed that, or a
+// file may have come into a folder.
+func (r *contents) fits(l *look) bool {
+	return r != nil && r.step == l.step && reflect.DeepEqual(r.subject.Checks, l.subject.Checks) &&
+		!slices.ContainsFunc(l.subject.Outputs, func(path string) bool { return r.content.Outputs[path] == "" })
+}
+
+// A candidate is a finished_step with valid outputs for a step that was found.
+type candidate struct {
+	m        *finishCall
+	def      *machine.Definition
+	plan     *machine.Plan
+	outputs  outputs.Map // as submitted
+	expanded outputs.Map // with the files of folders
+	how      Reviewing
+	read     *contents
+	files    []judging.FileHash // the files of the outputs, if the step has reviews or checks
+	digest   string             // the digest of the content that is judged; "" if nothing was read
+	bound    string             // of that and of what the checks are about; "" without checks
+	tasks    []gate.Task        // of the reviews by reviewers
+	now      judging.Now
+}
+
+// bind computes the digests of the content, which verdicts refer to.
+func (a *sessionActor) bind(c *candidate, r *contents) {
+	c.read = r
+	hashes := r.content.Outputs
+	sub := a.submission(c)
+	c.tasks = gate.Plan(sub, hashes)
+	c.files = judging.FileHashes(c.expanded, hashes)
+	var checked []judging.FileHash
+	if len(r.schemas)+len(c.plan.Step.Checks) > 0 {
 		checked = c.files
 	}
-	c.digest = contentDigest(c.outputs, tasks, checked...)
-	c.m.content = c.digest
+	c.digest = contentDigest(c.outputs, slices.Concat(c.tasks, gate.PlanHuman(sub, hashes)), checked...)
 	if len(c.plan.Step.Checks) > 0 {
-		c.bound = content.Bound(c.digest)
+		c.bound = r.content.Bound(c.digest)
 	}
 }
 
-// note adds a notice to the reply.
-func (c *candidate) note(notice string) {
-	c.m.notice = notice
-	def := *c.def
-	def.Notice = strings.TrimPrefix(def.Notice+" "+notice, " ")
-	c.def = &def
-}
-
-// overtaken returns why a call that waits or waited for a verdict cannot go on, or nil. It cannot if it only
-// looks again and its content has changed, if the step was begun again, if other outputs were handed in for
-// the step, or if the review has ended without a verdict.
-func (a *sessionActor) overtaken(c *candidate) error {
-	stepID, newest := c.plan.Step.ID, ""
-	p := a.state.ProgressOrNew(stepID, a.engine.now())
-	last, q := p.Newest(), p.Question
-	if last != nil {
-		newest = last.Digest
+// rules returns how the hand-ins of the step are judged.
+func (a *sessionActor) rules(c *candidate) judging.Rules {
+	st := c.plan.Step
+	r := judging.Rules{
+		Reviews:  len(st.ReviewsBy(false)) > 0,
+		Off:      !a.engine.Reviews,
+		External: c.how.External,
+		Refused:  c.how.Refused,
+		Account:  gate.JudgesAccount(st),
+		MaxTries: c.how.MaxTries,
+		Override: c.how.Override,
 	}
-	if q != nil && (last == nil || q.AskedAt.After(last.OpenedAt)) {
-		newest = q.Digest
-	}
-	switch {
-	case c.m.joined == "":
-		return nil
-	case c.m.args.Of != nil && c.m.args.Of.Content != c.digest && !c.handedInAs(c.m.args.Of):
-		return a.outputsChanged(stepID)
-	case newest == "":
-		return a.movedOn(stepID)
-	case !slices.Contains([]string{c.m.joined, c.bound, c.digest}, newest) &&
-		!(last != nil && last.Digest == newest && c.checkedBy(last)):
-		return superseded(stepID)
-	case last != nil && last.Digest == newest && last.State == machine.TryVoid && !last.NotBegun:
-		return session.Wrong(codes.ReviewFailed,
-			"There is no verdict on these outputs of step '%s': %s\nNothing has moved.", stepID,
-			*last.Error).With("step_id", stepID)
+	if c.read == nil {
+		return r
 	}
 
-	return nil
+	for i, k := range a.checksOf(c) {
+		bound := c.read.content.BoundTo(i)
+		r.Judges = append(r.Judges, judging.Judge{
+			Kind:   judging.ByProgram,
+			Key:    check.Key(&k),
+			Digest: c.read.content.Digest(i),
+			Name:   k.Name,
+			Ends:   k.Ends,
+			Never:  k.Never(),
+			Again:  bound == check.ToOutputs,
+		})
+	}
+	for _, t := range c.tasks {
+		r.Judges = append(r.Judges, judging.Judge{Kind: judging.ByReviewer, Key: t.Key, Digest: t.Digest})
+	}
+	if c.read.asks {
+		r.Judges = append(r.Judges, judging.Judge{Kind: judging.ByPerson})
+	}
+	return r
 }
 
-// handedInAs reports whether the judged content is what an earlier call handed in.
-func (c *candidate) handedInAs(of *replies.Going) bool {
-	return of.Digest == c.digest || of.Digest == c.bound
+// handIn returns the call as it is judged.
+func (a *sessionActor) handIn(c *candidate) judging.HandIn {
+	m := c.m
+	h := judging.HandIn{
+		At:       a.engine.now(),
+		Identity: m.Identity,
+		Channel:  m.Channel,
+		Content:  c.digest,
+		Bound:    c.bound,
+		Files:    c.files,
+		Account:  judging.Text(m.args.Notes) != "",
+		Reason:   judging.Text(m.args.OverrideReason),
+		Person:   m.Person,
+		Waited:   m.waited,
+		Only:     m.only(),
+	}
+	if c.read != nil {
+		h.Misfits = c.read.misfits
+	}
+	return h
 }
 
-// checkedBy reports whether a try checks the outputs of a call that looks again. A later call may have handed
-// in the same outputs with other content for the checks.
-func (c *candidate) checkedBy(try *machine.Try) bool {
-	return c.m.args.Of != nil && try.Checks && slices.Equal(try.Files, c.files)
-}
-
-func (a *sessionActor) outputsChanged(stepID string) error {
-	return session.NotNow(codes.OutputsChanged,
-		"The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, "+
-			"so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
-}
-
-func superseded(stepID string) error {
-	return session.NotNow(codes.ReviewSuperseded,
-		"The review of step '%s' was cancelled, because other outputs were submitted for it. get_step says where the "+
-			"session is.", stepID)
+// next returns the next version of the submission that a hand-in is about, which is then with a judge of this kind,
+// or with none.
+func (a *sessionActor) next(c *candidate, with judging.Kind) *judging.Submission {
+	at, of := a.engine.now(), c.now.Of
+	if of == nil {
+		of = &judging.Submission{
+			Number:   c.now.Number,
+			At:       at,
+			Identity: c.m.Identity,
+			Channel:  c.m.Channel,
+			Call:     c.m.Call.ID,
+			Outputs:  c.outputs,
+			Files:    append([]judging.FileHash{}, c.files...),
+			Content:  c.digest,
+			Bound:    c.bound,
+			Notes:    c.m.args.Notes,
+			Turns:    []judging.Turn{},
+			Verdicts: []*judging.Verdict{},
+		}
+	}
+	reused := slices.ContainsFunc(c.now.Verdicts, func(v *judging.Verdict) bool { return v.Kind == judging.ByReviewer })
+	if reused && with != judging.ByReviewer && c.now.Number == 0 && of.LastTurn(judging.ByReviewer) == nil {
+		of = new(*of) // all that had to be judged has passed before, and is unchanged
+		of.Turns = append(slices.Clone(of.Turns), judging.Turn{With: judging.ByReviewer, At: at, EndedAt: &at})
+	}
+	u := of.To(with, append([]*judging.Verdict{}, c.now.Verdicts...), at)
+	if with == judging.ByPerson && of.With() != with {
+		reviews := c.plan.Step.ReviewsBy(true)
+		u.Turns[len(u.Turns)-1].RunEach = reviews[0].RunEach
+		if len(reviews) > 1 {
+			u.Turns[len(u.Turns)-1].RunEach = "step"
+		}
+	}
+	return u
 }
 
 // submission returns the input of the gate.
 func (a *sessionActor) submission(c *candidate) gate.Submission {
 	s := gate.Submission{
 		SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step, Goal: a.state.Goal,
-		Root: a.state.RootOf("", c.plan.Step.ID),
+		Root: a.state.RootOf("", c.plan.Step.ID), Reviewer: c.how.use,
 	}
 	for _, in := range a.state.In(a.engine.Place).StepInputs(c.def, c.plan.Step) {
 		if in.FromStep != "" || in.Value != nil || in.Paths != nil || in.NotGiven {
@@ -245,10 +241,9 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 	return s
 }
 
-// contentDigest returns the digest of what a review judges: the submitted outputs, for each task its criteria
-// and its files' content, and the content of files that schemas or checks judge. Calls with the same digest
-// share a review.
-func contentDigest(outputs outputs.Map, tasks []gate.Task, files ...machine.FileHash) string {
+// contentDigest returns the digest of what is judged: the submitted outputs, for each task its criteria
+// and its files' content, and the content of files that schemas or checks judge.
+func contentDigest(outputs outputs.Map, tasks []gate.Task, files ...judging.FileHash) string {
 	h := sha256.New()
 	for _, o := range outputs {
 		fmt.Fprintf(h, "%q %v %q\n", o.Key, o.Value.List, o.Value.Paths)

@@ -18,7 +18,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/gate"
 	"deepwork/session"
-	"deepwork/session/machine"
+	"deepwork/session/judging"
 	"deepwork/session/replies"
 	"deepwork/session/store"
 )
@@ -336,8 +336,8 @@ func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
 		}
 		says(t, p.finish(c, `{"outputs":{"report":"good.md"}}`), replies.NextStep)
 		s := p.record(id)
-		testkit.Equal(t, fmt.Sprint(asked, rev.calls(), s.Progress("one").Evidence.Kind, len(s.Weakened)),
-			fmt.Sprint(`["r"]`, 1, machine.ByReviewer, 0), "the reviewer, its calls, the evidence and what is weaker")
+		testkit.Equal(t, fmt.Sprint(asked, rev.calls(), s.Progress("one").FinishedWith().Why()[0].Kind, len(s.Weakened)),
+			fmt.Sprint(`["r"]`, 1, judging.ByReviewer, 0), "the reviewer, its calls, the evidence and what is weaker")
 	}
 }
 
@@ -356,13 +356,13 @@ func TestTheWorkflowOfAStepIsPinnedWithItsCaller(t *testing.T) {
 func TestEvidenceOfSelfReviews(t *testing.T) {
 	for name, test := range map[string]struct {
 		between func(p *project)
-		want    machine.EvidenceKind
+		want    judging.Kind
 	}{
-		"unchanged":       {func(*project) {}, machine.BySelf},
-		"changed outputs": {func(p *project) { p.write("good.md", "something else") }, machine.ByOverride},
+		"unchanged":       {func(*project) {}, judging.BySelf},
+		"changed outputs": {func(p *project) { p.write("good.md", "something else") }, judging.ByReason},
 		"changed criteria": {func(p *project) {
 			p.reviewedJob(strings.Replace(reviewedStep, "Is it good?", "Is it bad?", 1))
-		}, machine.ByOverride},
+		}, judging.ByReason},
 	} {
 		p := newProject(t).reviewedJob(reviewedStep)
 		_, c, id := p.begin()
@@ -371,14 +371,14 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 		by := session.WithCaller(ctx, session.Caller{Identity: "local", Channel: session.ChannelHTTP})
 		testkit.Must(t, errOf(c.Finish(by,
 			finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`))))
-		e := p.record(id).Progress("one").Evidence
+		e := p.record(id).Progress("one").FinishedWith()
 		testkit.Need(t, e != nil, "%s: %s", name, toJSON(t, e))
-		testkit.Equal(t, e.Kind, test.want)
-		testkit.Equal(t, e.Channel, "http")
-		testkit.Equal(t, e.Reason, "All pass")
+		testkit.Equal(t, e.Why()[0].Kind, test.want)
+		testkit.Equal(t, e.Why()[0].Channel, "http")
+		testkit.Equal(t, e.Why()[0].Feedback, "All pass")
 		testkit.Need(t, len(e.Files) == 1, "%s: %s", name, toJSON(t, e))
 		testkit.True(t, e.Files[0].SHA256 != "", "%s: %s", name, toJSON(t, e))
-		testkit.True(t, e.Digest != "", "%s: %s", name, toJSON(t, e))
+		testkit.True(t, e.Content != "", "%s: %s", name, toJSON(t, e))
 	}
 
 	// A caller with the right of a person is one, where only people may.
@@ -394,10 +394,10 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 		refused(t, by(who), session.StateError, "override_needs_person")
 	}
 	testkit.Must(t, by(session.Caller{Identity: "ann", Rights: session.RightPerson, Channel: "http"}))
-	e := p.record(id).Progress("one").Evidence
-	testkit.Equal(t, e.Kind, machine.ByPerson, "evidence %s", toJSON(t, e))
-	testkit.Equal(t, e.Identity, "ann", "evidence %s", toJSON(t, e))
-	testkit.Equal(t, e.Channel, "http", "evidence %s", toJSON(t, e))
+	e := p.record(id).Progress("one").FinishedWith()
+	testkit.Equal(t, e.Why()[0].Kind, judging.ByOverride, "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Why()[0].By, "ann", "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Why()[0].Channel, "http", "evidence %s", toJSON(t, e))
 }
 
 func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
@@ -406,7 +406,7 @@ func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
 			Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideNever, Pin: pin})
 		srv.stop()
 		err := p.command(Reviewing{External: true, Override: config.OverrideHuman}).OverrideFor(ctx, id, "one",
-			machine.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"})
+			judging.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"})
 		if pin {
 			refused(t, err, session.StateError, "override_needs_person", "not even a person")
 		} else {

@@ -112,16 +112,20 @@ type Engine struct {
 	cancel      context.CancelFunc
 	background  sync.WaitGroup
 
-	mu     sync.Mutex // guards the following fields
-	closed bool       // no more work may start outside the actors
-	conns  map[*Conn]struct{}
-	ends   map[*end]bool // the work of ending
+	closing chan struct{} // closed when the engine begins to close
+
+	mu      sync.Mutex          // guards the following fields
+	closed  bool                // no more work may start outside the actors
+	running map[string]*running // by session and step
+	conns   map[*Conn]struct{}
+	ends    map[*end]bool // the work of ending
 }
 
 // Open makes the engine of a project. The project folder need not have a .deepwork yet. The engine registers
 // with the project's servers at its first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
-	e := &Engine{Options: o, conns: map[*Conn]struct{}{}, ends: map[*end]bool{}}
+	e := &Engine{Options: o, conns: map[*Conn]struct{}{}, ends: map[*end]bool{},
+		running: map[string]*running{}, closing: make(chan struct{})}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.Reviewing == nil {
 		e.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{}, nil }
@@ -169,12 +173,13 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 // Close stops every session actor. Acknowledged changes are on disk already; Close writes only the ends of
 // sessions that a transition has left. It returns the names of the actors that did not stop before ctx ended.
 func (e *Engine) Close(ctx context.Context) []string {
+	e.stopJudging()
 	e.shut(ctx)
 	stuck := e.system.Stop(ctx)
-	e.leaveReviews(ctx)
+	e.leaveJudging(ctx)
 	e.cancel()
 	if wait.Group(ctx, &e.background) != nil { // a read may hang on a dead disk
-		stuck = append(stuck, "reading files for reviews")
+		stuck = append(stuck, "judging")
 	}
 
 	e.exports.Close()

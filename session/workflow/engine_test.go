@@ -12,6 +12,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
@@ -486,7 +487,7 @@ func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 		codes.FileNotFound, "out.md")
 	const call = `{"outputs":{"out":"out.md"},"step_id":"port[0]"}`
 	says(t, p.finish(c, call), replies.NeedsWork, "a person must pass")
-	digest, answer := p.record(id).Progress("port[0]").Question.Digest, machine.Answer{Passed: true, Identity: "me"}
+	digest, answer := p.record(id).Progress("port[0]").Asked().Content, machine.Answer{Passed: true, Identity: "me"}
 	testkit.Write(t, filepath.Join(folder, "out.md"), "y")
 	refused(t, srv.ReviewFor(ctx, id, "port[0]", digest, answer), session.StateError, codes.OutputsChanged, "out.md")
 	testkit.Write(t, filepath.Join(folder, "out.md"), "x")
@@ -503,7 +504,7 @@ func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 	r := testkit.Get(c.Finish(ctx, args)).Must(t)
 	testkit.Equal(t, len(r.PendingConcurrentSteps), 2) // of the other item
 	testkit.Equal(t, p.record(id).RootOf(p.root, "port[0]"), p.root)
-	testkit.Must(t, srv.DropFor(ctx, id, "port[1]", machine.Override{Identity: "me", Reason: "obsolete"}))
+	testkit.Must(t, srv.DropFor(ctx, id, "port[1]", judging.Override{Identity: "me", Reason: "obsolete"}))
 	r = p.finish(c, `{"outputs":{}}`)
 	testkit.Equal(t, fmt.Sprint(r.Status, toJSON(t, r.AllOutputs)),
 		`workflow_complete{"todo":"[\"a\",\"b\"]","out":["out.md",null]}`, "at the end")

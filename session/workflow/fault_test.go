@@ -14,6 +14,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/store"
@@ -169,7 +170,7 @@ func TestForms_ACommitWhoseFateIsUnknown(t *testing.T) {
 			p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\"]"}}`)
 			lose.Store(1)
 			testkit.Must(t, srv.DropFor(ctx, r.Stack[0].SessionID, "port[0]",
-				machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "obsolete"}))
+				judging.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "obsolete"}))
 		})
 	}
 }

@@ -11,16 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/actor"
 	"deepwork/actor/durable"
-	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
-	"deepwork/catalog/schema"
-	"deepwork/gate"
 	"deepwork/session"
-	"deepwork/session/check"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/record"
@@ -45,7 +41,8 @@ func (a *sessionActor) needsWork(notice, feedback string) *finished {
 	return &finished{Row: a.row, Reply: r}
 }
 
-// A finishCall is a finished_step in progress.
+// A finishCall is a finished_step in progress. It belongs to its caller's goroutine, and to the actor while that
+// applies it.
 type finishCall struct {
 	caller
 	args     FinishArgs
@@ -53,102 +50,151 @@ type finishCall struct {
 	from     context.Context // the caller's context: once it ends nothing may move, since nobody gets the reply
 	progress ProgressFunc    // may be nil
 	conn     *Conn           // gets the transition once it is durable
-	reply    actor.Reply[*finished]
 
-	// step is the step that was current when the call arrived, if its outputs are reviewed; it stays the same
+	// step is the step that was current when the call arrived, if its outputs are judged; it stays the same
 	// if the session moves on meanwhile. At first it is "".
-	step string
-	// joined is the digest of the outputs whose verdict the call waits, or waited, for; at first it is "".
-	joined    string
-	content   string                    // the digest of the outputs and criteria, once read
-	outputs   outputs.Map               // validated, with the files of folders
-	forPerson bool                      // a person judges the outputs, among others
-	recorded  []machine.FileHash        // the step's newest recorded hand-in
-	handedIn  *handedIn                 // the outputs to record for a person; nil if recorded or not for one
-	schemas   map[string]*schema.Schema // schemas of the step's outputs, by name
-	misfits   string                    // what is wrong with the outputs by these schemas, or ""
-	subject   *check.Subject            // what the step's checks judge
-	notice    string                    // about a person's override that is not for these outputs, or ""
+	step   string
+	waited int64  // the submission that the call, or the one that it repeats, waits or waited for; 0 means none
+	notice string // about a person's override that is not for these outputs, or ""
 }
 
-func (m *finishCall) receive(ctx context.Context, a *sessionActor) {
-	command[*finished]{func(ctx context.Context, a *sessionActor) (*finished, error) {
-		return a.finish(ctx, m)
-	}, m.reply}.receive(ctx, a)
+// only reports whether the call repeats another one and begins nothing.
+func (m *finishCall) only() bool { return m.args.Of != nil }
+
+// A verge is how far the actor has brought a finished_step: exactly one field is set.
+type verge struct {
+	done *finished
+	look *look    // what has to be read
+	wait *awaited // what has to end
 }
 
-// A candidate is a finished_step with valid outputs for a step that was found.
-type candidate struct {
-	m        *finishCall
-	def      *machine.Definition
-	plan     *machine.Plan
-	outputs  outputs.Map // as submitted
-	expanded outputs.Map // with the files of folders
-	evidence *machine.Evidence
-	files    []machine.FileHash // the files of the outputs, if the step has reviews or checks
-	digest   string             // the digest of what is judged
-	bound    string             // of that and of what the checks are about; "" without checks
-	checks   []*machine.Verdict // the results of the checks, all passed
-	over     []string           // the checks that a person passes over
-	ended    *machine.RoundEnd  // what the program that ends the rounds said; nil means none
+// finish carries out a finished_step: it finds the step, has its outputs judged, and moves on in one durable
+// transition (seed 000, 001.4). It reads files and waits in the caller's goroutine: the actor only makes
+// transitions.
+func (e *Engine) finish(ctx context.Context, id string, m *finishCall) (*finished, error) {
+	var r *contents
+	for {
+		v, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (*verge, error) {
+			return a.finish(ctx, m, r)
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case v.done != nil:
+			return v.done, nil
+		case v.wait != nil:
+			var f *finished
+			if f, r, err = e.await(ctx, id, m, v.wait); f != nil || err != nil {
+				return f, err
+			}
+		default:
+			if r, err = v.look.read(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
 }
 
-// holdGroup records in next, which is being made, that a member of a concurrent group was handed in by its
-// step_id, so that the group waits for the others.
-func (c *candidate) holdGroup(next *machine.State) {
-	next.ReportedByStepID = next.ReportedByStepID || c.plan.ByStepID && len(c.plan.Pending) > 0
-}
-
-// finish carries out a finished_step: it finds the step, checks and reviews its outputs, and moves on in one
-// durable transition (seed 000, 001.4). errLater means that a review will answer the call.
-func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, error) {
-	// A repeated call waits for what is in progress, even if its outputs no longer satisfy their schemas.
-	c, done, unfit := a.prepare(ctx, m)
-	if done != nil || c == nil || unfit != nil && m.args.Of == nil {
-		return done, unfit
+// finish is one application of Engine.finish to the session's state. r is what was read, or nil.
+func (a *sessionActor) finish(ctx context.Context, m *finishCall, r *contents) (*verge, error) {
+	if m.from.Err() != nil {
+		return nil, context.Canceled // nobody would get the result
 	}
 
-	st := c.plan.Step
+	// A repeated call waits for what is in progress, even if its outputs no longer satisfy the step.
+	c, done, unfit := a.prepare(ctx, m)
+	if done != nil || c == nil || unfit != nil && !m.only() {
+		return &verge{done: done}, unfit
+	}
+	if m.only() && r == nil {
+		if v, err := a.goingOn(ctx, c); v != nil || err != nil {
+			return v, err
+		}
+	}
+	if unfit != nil {
+		return nil, unfit
+	}
+
 	var err error
-	if m.schemas, err = a.schemas(c.def, st); err != nil {
+	if c.how, err = a.reviewing(ctx); err != nil {
 		return nil, err
 	}
+	l, err := a.look(c)
 	switch {
-	case a.engine.reviewed(st), len(st.ReviewsBy(true)) > 0, len(m.schemas) > 0, len(st.Checks) > 0:
+	case err != nil:
+		return nil, err
+	case l == nil:
+		return a.follow(ctx, c)
+	case !r.fits(l):
 		// The call is about the step that is current when it arrives, whatever this process has cached.
 		if changed, err := a.refresh(ctx); err != nil {
 			return nil, err
 		} else if changed {
 			return nil, errOvertaken
 		}
-
-		m.step = st.ID
-		m.outputs = c.expanded
-		m.subject = a.subject(c)
-		m.forPerson = len(st.ReviewsBy(true)) > 0
-		if p := a.state.Progress(st.ID); p != nil && p.Question != nil {
-			m.recorded = p.Question.Files
-		} else if last := p.Newest(); last != nil {
-			m.recorded = last.Files
-		}
-		if m.args.Of != nil {
-			if f, err := a.goingOn(ctx, c); f != nil || err != nil {
-				return f, err
-			}
-		}
-
-		if unfit != nil {
-			return nil, unfit
-		}
-		a.hash(m)
-		return nil, errLater
-	case unfit != nil:
-		return nil, unfit
-	case len(st.Reviews) > 0:
-		c.evidence = a.evidence(c, machine.Unreviewed, "")
+		m.step = c.plan.Step.ID
+		return &verge{look: l}, nil
 	}
 
-	return a.complete(ctx, a.state, c)
+	a.bind(c, r)
+	if r.handedIn.is(c.files) {
+		if err := a.keepHandIn(ctx, m.step, r.handedIn); err != nil {
+			return nil, err
+		}
+	}
+	return a.follow(ctx, c)
+}
+
+// follow does what the hand-in leads to.
+func (a *sessionActor) follow(ctx context.Context, c *candidate) (*verge, error) {
+	stepID := c.plan.Step.ID
+	past := a.state.Past(stepID)
+	c.now = judging.Next(a.rules(c), past, a.handIn(c))
+	if c.now.Do == judging.Await && c.now.With != judging.ByPerson {
+		v, err := a.awaitOthers(ctx, c)
+		if v != nil || err != nil {
+			return v, err
+		}
+
+		// Nobody judges it any more: the server that did has ended.
+		last := len(past.Submissions) - 1
+		past.Submissions = append(past.Submissions[:last:last],
+			past.Submissions[last].Ended(&judging.Void{Why: lostRunner, NotBegun: true}, a.engine.now()))
+		c.now = judging.Next(a.rules(c), past, a.handIn(c))
+	}
+	if c.now.Others {
+		c.note(fmt.Sprintf("A person has overridden the review of step '%s', but for other outputs than these: those "+
+			"go on without it, these do not.", stepID))
+	}
+	switch c.now.Do {
+	case judging.Run:
+		return a.begin(ctx, c)
+	case judging.Await:
+		f, err := a.askPerson(ctx, c)
+		return &verge{done: f}, err
+	case judging.Refuse:
+		f, err := a.refuse(ctx, c)
+		return &verge{done: f}, err
+	}
+	f, err := a.complete(ctx, c)
+	return &verge{done: f}, err
+}
+
+// lostRunner is the reason of a submission that is void because whoever judged it is gone.
+const lostRunner = "no verdict was recorded before the server ended or the disk failed"
+
+// note adds a notice to the reply.
+func (c *candidate) note(notice string) {
+	c.m.notice = notice
+	def := *c.def
+	def.Notice = strings.TrimPrefix(def.Notice+" "+notice, " ")
+	c.def = &def
+}
+
+// holdGroup records in next, which is being made, that a member of a concurrent group was handed in by its
+// step_id, so that the group waits for the others.
+func (c *candidate) holdGroup(next *machine.State) {
+	next.ReportedByStepID = next.ReportedByStepID || c.plan.ByStepID && len(c.plan.Pending) > 0
 }
 
 // prepare determines the step of a finished_step. done is the reply if the call repeats an earlier one. An
@@ -189,7 +235,8 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		done, err = a.repeatReply(ctx, replay, m.caller)
 		return nil, done, err
 	}
-	if err = a.mayOverride(ctx, c); err != nil {
+	barred, err := a.barred(ctx, c)
+	if err != nil {
 		return nil, nil, err
 	}
 	if job.IsMerge(c.plan.Step.ID) && !m.args.Merged && a.state.ImportedAt == nil {
@@ -217,30 +264,10 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	if err = a.state.CheckRoom(c.outputs); err != nil {
 		return nil, nil, err
 	}
-	return c, a.askForAccount(c), nil
-}
-
-// askForAccount returns the reply to a call that lacks the account of the work that is to be judged, or nil.
-// Such a call does not count as a try of the reviews.
-func (a *sessionActor) askForAccount(c *candidate) *finished {
-	st, m := c.plan.Step, c.m
-	if m.args.Notes != nil && strings.TrimSpace(*m.args.Notes) != "" || m.reason() != "" ||
-		a.state.Progress(st.ID).HasGrant() || !a.engine.reviewed(st) || !gate.JudgesAccount(st) {
-		return nil
+	if barred == judging.NoAccount {
+		return c, a.askForAccount(c), nil
 	}
-
-	var b strings.Builder
-	for _, r := range st.ReviewsBy(false) {
-		for _, criterion := range r.Criteria {
-			if r.Account {
-				fmt.Fprintf(&b, "- %s: %s\n", criterion.Name, strings.TrimSpace(criterion.Question))
-			}
-		}
-	}
-	return a.needsWork(c.def.Notice,
-		fmt.Sprintf("Step '%s' is reviewed also by how it was done. Call finished_step again with the same outputs, "+
-			"and with notes: your account of what you did, in what order and how, by which a reviewer can judge "+
-			"these requirements:\n%sNothing was reviewed, and no try was used up.", st.ID, b.String()))
+	return c, nil, nil
 }
 
 // movedOn refuses a call whose step another call has meanwhile finished, begun again, or ended with its
@@ -258,33 +285,23 @@ func (a *sessionActor) movedOn(stepID string) error {
 // root returns the folder that holds the session's files on this machine.
 func (a *sessionActor) root() string { return a.engine.exports.RootOf(a.row) }
 
-// complete makes the transition from base.
-func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
-	e := a.engine
+// complete finishes the step.
+func (a *sessionActor) complete(ctx context.Context, c *candidate) (*finished, error) {
+	e, base := a.engine, a.state
 	f := machine.FinishInput{
-		Call:     c.m.Call,
-		At:       e.now(),
-		Outputs:  c.outputs,
-		Notes:    c.m.args.Notes,
-		Evidence: c.evidence,
-		Over:     c.over,
-		Ended:    c.ended,
+		Call:    c.m.Call,
+		At:      e.now(),
+		Outputs: c.outputs,
+		Notes:   c.m.args.Notes,
+		Over:    c.now.Over,
+		Ended:   c.now.Ends,
 	}
-	why := base.Exhausted(c.def, c.plan, f)
-	if why != "" && (c.evidence == nil || c.evidence.Kind != machine.ByPerson) {
-		by := a.override(c, Reviewing{Override: config.OverrideHuman})
-		if by == nil || by.Kind != machine.ByPerson {
-			return a.exhausted(c, why)
-		}
-		c.evidence = by
-		f.Evidence = by
+	if len(c.now.Verdicts) > 0 {
+		f.With = a.next(c, "")
+		f.With.Identity, f.With.Channel = c.m.Identity, c.m.Channel
 	}
-	if c.checks != nil {
-		if c.evidence == nil {
-			c.evidence = a.evidence(c, machine.ByChecks, "")
-		}
-		f.Evidence = new(*c.evidence)
-		f.Evidence.Checks = c.checks
+	if why := base.Exhausted(c.def, c.plan, f); why != "" && f.With.Of(judging.ByOverride) == nil {
+		return a.exhausted(c, why)
 	}
 
 	var err error
@@ -327,23 +344,6 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 
 	made.written(e)
 	return &finished{Row: a.row, Reply: r, Recorded: true, Began: made.began()}, nil
-}
-
-// exhausted answers a call that would end the last round of a form although the condition for ending the
-// rounds is not met: a person has to let the workflow go on.
-func (a *sessionActor) exhausted(c *candidate, why string) (*finished, error) {
-	st := c.plan.Step
-	if was := a.state.Progress(st.ID); was == nil || was.Unfit == nil || was.Unfit.Digest != c.digest {
-		next := a.state.Misfit(st.ID, machine.Shown{At: a.engine.now(), Digest: c.digest, Files: c.files, Faults: why})
-		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
-			return nil, err
-		}
-	}
-	return a.needsWork(c.def.Notice,
-		fmt.Sprintf("Step '%s' is done, but %s. Tell the user: a person may let the workflow go on with `%s`, after "+
-			"which you call finished_step again with the same outputs; go_to_step starts the steps of this round "+
-			"again.",
-			st.ID, why, overrideCommand(a.id, st.ID))), nil
 }
 
 // advance makes the transition of a finished step, with the definition to store with it.
@@ -465,66 +465,6 @@ func (a *sessionActor) repeatReply(ctx context.Context, stored *machine.StoredRe
 	}
 
 	return &finished{Row: a.row, Reply: r}, nil
-}
-
-// reviewFile returns the project name and the path of a self-review's instructions.
-func (a *sessionActor) reviewFile(stepID string) (name, path string) {
-	name = fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, stepID)
-	path = filepath.Join(a.root(), filepath.FromSlash(name))
-	if a.state.RootOf("", stepID) != "" { // the agent works in another folder
-		name = path
-	}
-	return name, path
-}
-
-// selfReview writes the review's instructions and asks the agent to carry them out (seed 000, 001.4.10). The
-// session does not move.
-func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error) {
-	st := c.plan.Step
-	closing, err := closing(how, a.id, st.ID)
-	if err != nil {
-		return nil, err
-	}
-
-	sub := a.submission(c)
-	name, path := a.reviewFile(st.ID)
-	err = session.MakeSessions(a.engine.State, a.engine.Logger) // the folder may have been removed
-	if err == nil {
-		err = durable.Disk{}.Put(path, []byte(gate.SelfReview(sub)), durable.PutOptions{Temp: ".review-*"})
-	}
-	if err != nil {
-		return nil, record.NotSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
-	}
-
-	if shown := a.state.ProgressOrNew(st.ID, a.engine.now()).Shown; shown == nil || shown.Digest != c.digest {
-		next := a.state.Show(st.ID, machine.Shown{At: a.engine.now(), Digest: c.digest, Files: c.files})
-		c.holdGroup(next)
-		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
-			return nil, err
-		}
-	}
-	return a.needsWork(c.def.Notice, fmt.Sprintf(`Quality review required for step '%s' before it is finished.
-
-1. Spawn a subagent%s (with the Task tool, or another tool that starts one) with this prompt: "Read %s and follow `+
-		`it. Report PASS or FAIL for each criterion."
-   Do not review your own work yourself if you can start a subagent.
-2. Correct what failed, and have it reviewed again until every criterion passes.
-%s`, st.ID, reviewerAgents(gate.Due(sub)), name, closing)), nil
-}
-
-// reviewerAgents names the subagents that the reviews ask for, to follow "a subagent", or returns "".
-func reviewerAgents(reviews []job.Review) string {
-	var all []string
-	for _, r := range reviews {
-		of := fmt.Sprintf("'%s' for the review of %s", r.Agent, r.RunEach)
-		if r.Agent != "" && !slices.Contains(all, of) {
-			all = append(all, of)
-		}
-	}
-	if all == nil {
-		return ""
-	}
-	return " of the type " + strings.Join(all, ", ")
 }
 
 // pending returns the unfinished steps of the current group, or nil.

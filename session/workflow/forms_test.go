@@ -12,6 +12,7 @@ import (
 	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/record"
@@ -19,7 +20,7 @@ import (
 )
 
 // obsolete is why a person drops an item.
-var obsolete = machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "obsolete"}
+var obsolete = judging.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "obsolete"}
 
 // Items are done as members of a group, as many at once as the form says, each in the order of its steps.
 // Others are not known.
@@ -143,7 +144,7 @@ func TestForms_Repeat(t *testing.T) {
 	says(t, p.finish(c, broken), replies.NeedsWork, "round 2 of 2 is over",
 		"deepwork sessions override "+began.SessionID+" fix")
 	testkit.Must(t, srv.OverrideFor(ctx, began.SessionID, "fix",
-		machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough"}))
+		judging.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough"}))
 	testkit.Equal(t, stepOf(p.finish(c, broken).BeginStep), "end", "after a person's word")
 	s := p.record(began.SessionID)
 	testkit.True(t, len(s.History) == 2 && len(s.Progress("fix").Overrides) == 1,
@@ -281,7 +282,7 @@ func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
 		"is completed, call finished_step with step_id 'workflow:beta/publish'")
 
 	says(t, p.finish(c, `{"outputs":{}}`), replies.NeedsWork, overrideCommand(id, "workflow:beta/publish"))
-	testkit.True(t, p.record(id).Progress("workflow:beta/publish").Unfit != nil,
+	testkit.True(t, p.record(id).Progress("workflow:beta/publish").Unfit() != nil,
 		"what a person is to let through is not recorded")
 
 	old, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
@@ -432,7 +433,7 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 	testkit.Equal(t, fix.FailedChecks, 0, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
 	testkit.Need(t, fix.Ended != nil, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
 	testkit.True(t, fix.Ended.Passed, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
-	testkit.Equal(t, len(fix.Evidence.Checks), 1, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
+	testkit.Equal(t, len(fix.FinishedWith().All(judging.ByProgram)), 1, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
 }
 
 // A person who lets a workflow go on after the last round does so for the outputs that they were shown.
@@ -444,7 +445,7 @@ func TestForms_OverrideAfterTheLastRound(t *testing.T) {
 	says(t, p.finish(c, call), replies.NeedsWork, "round 1 of 1 is over")
 	given, _ := GivenFor(p.record(id), "fix")
 	testkit.Must(t, srv.OverrideFor(ctx, id, "fix",
-		machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough", GivenFor: given}))
+		judging.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough", GivenFor: given}))
 	p.write("r.md", "other")
 	says(t, p.finish(c, call), replies.NeedsWork, "round 1 of 1 is over")
 	p.write("r.md", "x")

@@ -21,7 +21,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
-	"deepwork/session/machine"
+	"deepwork/session/judging"
 	"deepwork/session/outputs"
 	"deepwork/session/store"
 )
@@ -31,7 +31,7 @@ type HandIn struct {
 	SessionID, Workflow, Goal, Step string
 	Digest                          string // of the outputs; a verdict counts only for this digest
 	Asked                           time.Time
-	Declined                        []string // callers whose client's user closed the form; see machine.Question
+	Declined                        []string // callers whose client's user closed the form; see judging.Submission
 	Notes                           string   // the agent's notes
 	Folder                          string   // the folder of the files
 	Reviews                         []job.Review
@@ -45,7 +45,7 @@ type HandIn struct {
 // A HandedFile is an output for a person to read. It is unescaped, as an agent wrote it: code that shows it
 // must make it safe.
 type HandedFile struct {
-	machine.FileHash
+	judging.FileHash
 	Full string // the absolute path; "" for a text
 	Kind FileKind
 	Text string // "" if it is not shown; Note says why
@@ -95,8 +95,8 @@ func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error)
 		Workflow:  r.State.JobName + "/" + r.State.WorkflowName,
 		Goal:      r.State.Goal,
 		Step:      stepID,
-		Digest:    q.Digest,
-		Asked:     q.AskedAt,
+		Digest:    q.Content,
+		Asked:     q.Turn().At,
 		Declined:  q.Declined,
 		Folder:    r.State.RootOf(e.exports.RootOf(r.Row), stepID),
 		Reviews:   step.ReviewsBy(true),
@@ -141,7 +141,7 @@ func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error)
 
 // readHanded reads a file or text that was handed in; root is the folder of the files. Content that has
 // changed since the hand-in is not shown, lest somebody judge it by mistake.
-func readHanded(root string, outputs outputs.Map, f machine.FileHash, room int) HandedFile {
+func readHanded(root string, outputs outputs.Map, f judging.FileHash, room int) HandedFile {
 	h := HandedFile{FileHash: f, Kind: BinaryFile}
 	if f.Output != "" {
 		if v, _ := outputs.Get(f.Output); v.Text != nil {
@@ -209,7 +209,7 @@ func (h *HandIn) Since() string {
 }
 
 // compare fills in the diff to an earlier hand-in.
-func (h *HandedFile) compare(earlier []machine.FileHash, texts map[string]string, since string) {
+func (h *HandedFile) compare(earlier []judging.FileHash, texts map[string]string, since string) {
 	i := slices.IndexFunc(earlier, h.Same)
 	if h.Text == "" {
 		return
@@ -268,16 +268,16 @@ type handIns struct {
 
 // A handedIn is one hand-in, with its texts by their hashes as compressed JSON.
 type handedIn struct {
-	Files []machine.FileHash `json:"files"`
+	Files []judging.FileHash `json:"files"`
 	Texts []byte             `json:"texts"`
 }
 
 // is reports whether the hand-in has exactly these files with this content. h may be nil.
-func (h *handedIn) is(files []machine.FileHash) bool { return h != nil && slices.Equal(h.Files, files) }
+func (h *handedIn) is(files []judging.FileHash) bool { return h != nil && slices.Equal(h.Files, files) }
 
 // packHandIn returns the files for a later diff. It leaves out files that are not text, are too large, or
 // have changed since they were hashed.
-func packHandIn(root string, outputs outputs.Map, files []machine.FileHash) (*handedIn, error) {
+func packHandIn(root string, outputs outputs.Map, files []judging.FileHash) (*handedIn, error) {
 	texts, room := map[string]string{}, maxHandedTexts
 	for _, f := range files {
 		if h := readHanded(root, outputs, f, room); h.Text != "" && len(h.Text) <= room {

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"deepwork/actor/durable"
-	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/schema"
@@ -324,27 +323,4 @@ func misfit(s *schema.Schema, data []byte) error {
 	}
 
 	return errors.New(strings.Join(all, "; "))
-}
-
-// unfit answers a call whose outputs do not satisfy their schemas. The call does not count as a try of the
-// reviews, and an agent cannot override it.
-func (a *sessionActor) unfit(c *candidate, how Reviewing) (*finished, error) {
-	st := c.plan.Step
-	if was := a.state.Progress(st.ID); was == nil || was.Unfit == nil || was.Unfit.Digest != c.digest {
-		next := a.state.Misfit(st.ID,
-			machine.Shown{At: a.engine.now(), Digest: c.digest, Files: c.files, Faults: c.m.misfits})
-		c.holdGroup(next)
-		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
-			return nil, err
-		}
-	}
-
-	person := ""
-	if how.Override != config.OverrideNever {
-		person = fmt.Sprintf(" Only a person may pass over this: if the user wants that, ask them to run `%s` at a "+
-			"terminal, in the project, and hand in the same outputs again.", overrideCommand(a.id, st.ID))
-	}
-	return a.needsWork(c.def.Notice,
-		fmt.Sprintf("Outputs of step '%s' do not satisfy their schemas:\n%sCorrect them, and call finished_step "+
-			"again. Nothing was reviewed, and no try was used up.%s", st.ID, c.m.misfits, person)), nil
 }

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
-	"deepwork/actor"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/record"
@@ -27,60 +28,24 @@ type decision struct {
 	Answer       machine.Answer // its time, set once, tells it from other answers
 }
 
-// approve finishes a step whose other reviews are done or overridden, as the evidence says. If people review
-// the step, it first asks them, or applies their answer; only a person's override skips that.
-func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
-	stepID, reviews := c.plan.Step.ID, c.plan.Step.ReviewsBy(true)
-	if len(reviews) == 0 || c.evidence != nil && c.evidence.Kind == machine.ByPerson {
-		return a.complete(ctx, base, c)
-	}
-
-	how, err := a.reviewing(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p := base.ProgressOrNew(stepID, a.engine.now())
-	q := p.Question
-	again := c.asksAgain(p)
-	if again && c.evidence == nil {
-		c.evidence = q.Others // its other reviews have passed these outputs
-	}
-	if q == nil || q.Digest != c.digest || again {
-		q = &machine.Question{
-			AskedAt: a.engine.now(),
-			RunEach: reviews[0].RunEach,
-			Outputs: c.outputs,
-			Files:   c.files,
-			Digest:  c.digest,
-			Notes:   c.m.args.Notes,
-			Others:  c.evidence,
-		}
-		if len(reviews) > 1 {
-			q.RunEach = "step"
-		}
+// askPerson answers a call whose outputs a person has to pass, once the other reviews are done or overridden.
+func (a *sessionActor) askPerson(ctx context.Context, c *candidate) (*finished, error) {
+	stepID, u := c.plan.Step.ID, c.now.Of
+	if u.With() != judging.ByPerson {
+		var err error
 		if c.def, err = a.engine.definitions.Keep(c.def, nil); err != nil { // the person sees the step's criteria
 			return nil, err
 		}
-		base = base.Ask(stepID, q)
-		base.Definition = c.def.Ref
-		c.holdGroup(base)
-	}
-	switch {
-	case q.Answer != nil && q.Answer.Passed:
-		c.evidence = q.Evidence()
-		return a.complete(ctx, base, c)
-	case q.Answer != nil:
-		if p.NewestReview().Digest == c.digest {
-			base = base.CollectTry(stepID, a.engine.now())
-		}
-		return a.conclude(ctx, base, c)
-	}
-	if base != a.state {
-		if err := a.commit(c.m.MovedBy, base, record.Defining(c.def)); err != nil {
+		u = a.next(c, judging.ByPerson)
+		next := a.state.Submit(stepID, u, a.replacing(stepID), a.engine.now())
+		next.Definition = c.def.Ref
+		c.holdGroup(next)
+		if err := a.commit(c.m.MovedBy, next, record.Defining(c.def)); err != nil {
 			return nil, err
 		}
 	}
 
+	c.m.waited = u.ID
 	f := a.needsWork(c.def.Notice, fmt.Sprintf(
 		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Tell the user that their "+
 			"review is needed: they look at the outputs and decide with `deepwork sessions review %s %s` at a "+
@@ -88,27 +53,19 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 			"nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is "+
 			"not a failed try, and quality_review_override_reason does not skip it.",
 		stepID, a.id, session.InShell(stepID), a.id, stepID))
-	f.Reply.Going = &replies.Going{SessionID: a.id, StepID: stepID, Digest: q.Digest, Content: q.Digest}
+	f.Reply.Going = &replies.Going{SessionID: a.id, StepID: stepID, Submission: u.ID}
 	f.Reply.Waits = &session.Waiting{Code: codes.PersonAwaited, RetryAfterMS: 30_000}
-	if how.Override == config.OverrideAgent || how.Override == "" {
-		f.question = &decision{Step: stepID, Digest: q.Digest}
+	if c.how.Override == config.OverrideAgent || c.how.Override == "" {
+		f.question = &decision{Step: stepID, Digest: u.Content}
 	}
 	return f, nil
 }
 
-// asksAgain reports whether to ask a person again who has failed a step that hands in nothing, as the agent
-// was told: its corrections show nowhere.
-func (c *candidate) asksAgain(p *machine.StepProgress) bool {
-	q, failed := p.Question, p.LastByPerson()
-	return q != nil && q.Digest == c.digest && q.Answer != nil && !q.Answer.Passed && len(c.files) == 0 &&
-		failed != nil && failed.Collected && c.m.joined != c.digest && c.m.args.Of == nil
-}
-
 // decide records a person's answer, which the next finished_step of the step applies.
 func (a *sessionActor) decide(d decision) error {
-	p := a.state.Progress(d.Step)
-	if p != nil && p.Question != nil && p.Question.Digest == d.Digest && p.Question.Answer != nil {
-		if old := p.Question.Answer; old.At.Equal(d.Answer.At) && old.Identity == d.Answer.Identity {
+	u := a.state.Progress(d.Step).Asked()
+	if old := u.Of(judging.ByPerson); old != nil && u.Content == d.Digest {
+		if old.At.Equal(d.Answer.At) && old.By == d.Answer.Identity {
 			return nil // already stored, by a commit that was not confirmed
 		}
 	}
@@ -144,9 +101,9 @@ func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, dige
 	return nil
 }
 
-// Changed returns the quoted names of a question's files that have changed since they were handed in. root is
+// Changed returns the quoted names of a submission's files that have changed since they were handed in. root is
 // where the session works.
-func Changed(ctx context.Context, root string, q *machine.Question) (changed []string, err error) {
+func Changed(ctx context.Context, root string, q *judging.Submission) (changed []string, err error) {
 	var paths []string
 	for _, f := range q.Files {
 		if f.Output == "" { // texts cannot change
@@ -170,7 +127,7 @@ func Changed(ctx context.Context, root string, q *machine.Question) (changed []s
 // A grant is a person's override of the reviews of a step.
 type grant struct {
 	Step     string
-	Override machine.Override // without its time
+	Override judging.Override // without its time
 }
 
 // AbortFor ends a session for a person.
@@ -194,14 +151,14 @@ func (e *Engine) AbortOf(ctx context.Context, attemptID, reason string) error {
 
 // OverrideFor records that a person overrides the reviews of a current step: its next finished_step is not
 // reviewed. o.GivenFor is what the person was shown (see GivenFor).
-func (e *Engine) OverrideFor(ctx context.Context, id, stepID string, o machine.Override) error {
+func (e *Engine) OverrideFor(ctx context.Context, id, stepID string, o judging.Override) error {
 	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
 		return a.grant(ctx, grant{stepID, o})
 	})
 }
 
 // DropFor records that a person drops the item of a step, such as port[3].
-func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Override) error {
+func (e *Engine) DropFor(ctx context.Context, id, stepID string, o judging.Override) error {
 	o.At = e.now()
 	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
 		def, err := a.definition(ctx)
@@ -310,19 +267,16 @@ func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
 	if err != nil {
 		return err
 	}
-	_, err = askWithin(ctx, e, id, e.AskTimeout, func(reply actor.Reply[*finished]) message {
-		return &finishCall{
-			caller: caller{
-				Identity: r.Row.Identity,
-				Anywhere: true,
-				Call:     machine.Call{Tool: machine.ToolFinish, ID: randomID(8), Named: true},
-			},
-			args:  FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes},
-			until: e.now().Add(e.AskTimeout),
-			from:  ctx,
-			conn:  e.ConnectStateless(r.Row.Identity),
-			reply: reply,
-		}
+	_, err = e.finish(ctx, id, &finishCall{
+		caller: caller{
+			Identity: r.Row.Identity,
+			Anywhere: true,
+			Call:     machine.Call{Tool: machine.ToolFinish, ID: randomID(8), Named: true},
+		},
+		args:  FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes},
+		until: time.Now().Add(e.AskTimeout),
+		from:  ctx,
+		conn:  e.ConnectStateless(r.Row.Identity),
 	})
 	return err
 }
@@ -424,4 +378,20 @@ func (e *Engine) Awaiting(
 		}
 	}
 	return all, nil
+}
+
+// CancelReview ends the judging of a submission that a finished_step waits for, by programs, reviewers or a person,
+// which makes it void. It changes nothing if that is over, and reports whether the submission is void.
+func (c *Conn) CancelReview(ctx context.Context, g replies.Going) (done bool, err error) {
+	err = c.engine.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ caller) error {
+		u := a.state.Past(g.StepID).By(g.Submission)
+		done = u != nil && u.Void != nil
+		if !u.Running() && u.With() != judging.ByPerson {
+			return nil
+		}
+		done = true
+		void := &judging.Void{Why: "its caller cancelled it", Cancelled: true}
+		return a.commit(nil, a.state.End(g.StepID, u.ID, void, a.engine.now()), nil)
+	})
+	return done, err
 }

@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 )
@@ -42,9 +43,9 @@ func waits(t *testing.T, r *replies.Finish) string {
 	return *r.Feedback
 }
 
-func (p *project) question(id, step string) *machine.Question {
+func (p *project) question(id, step string) *judging.Submission {
 	p.t.Helper()
-	return p.record(id).Progress(step).Question
+	return p.record(id).Progress(step).Asked()
 }
 
 // atTerminal answers as a command does.
@@ -68,8 +69,8 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	testkit.Equal(t, one.QualityTries, 2, "%d reviews, %s", rev.calls(), toJSON(t, one))
 	testkit.Equal(t, rev.calls(), 2, "%d reviews, %s", rev.calls(), toJSON(t, one))
 	testkit.True(t, !one.Done(), "%d reviews, %s", rev.calls(), toJSON(t, one))
-	testkit.True(t, one.Question.Digest != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
-	testkit.True(t, one.Question.Files[0].SHA256 != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.True(t, one.Asked().Content != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.True(t, one.Asked().Files[0].SHA256 != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
 
 	p.awaiting(srv, how, id+" one")
 	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
@@ -77,7 +78,7 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 		toJSON(t, step))
 
 	// Other outputs are judged in place of these.
-	old := one.Question.Digest
+	old := one.Asked().Content
 	p.write("good.md", "CONTENT OF good.md, revised")
 	refused(t, srv.ReviewFor(ctx, id, "one", old, machine.Answer{Passed: true}), session.StateError, "outputs_changed",
 		"'good.md' changed")
@@ -86,9 +87,9 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 		"not those that you were shown")
 	srv.stop()
 	now := p.question(id, "one")
-	refused(t, p.atTerminal(id, "two", now.Digest, true, ""), session.StateError, "person_not_asked")
-	testkit.Must(t, p.atTerminal(id, "one", now.Digest, true, "Well done"))
-	refused(t, p.atTerminal(id, "one", now.Digest, false, "No"), session.StateError, "person_answered")
+	refused(t, p.atTerminal(id, "two", now.Content, true, ""), session.StateError, "person_not_asked")
+	testkit.Must(t, p.atTerminal(id, "one", now.Content, true, "Well done"))
+	refused(t, p.atTerminal(id, "one", now.Content, false, "No"), session.StateError, "person_answered")
 	srv = p.reopen(rev)
 	p.awaiting(srv, how)
 	c = srv.Connect("local")
@@ -97,21 +98,21 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	waits(t, p.finish(c, call))
 	p.write("good.md", "CONTENT OF good.md, revised")
 	waits(t, p.finish(c, call)) // the other outputs withdrew the answer
-	testkit.Must(t, srv.ReviewFor(ctx, id, "one", now.Digest,
+	testkit.Must(t, srv.ReviewFor(ctx, id, "one", now.Content,
 		machine.Answer{Identity: "ann", Channel: session.ChannelPage, Passed: true, Feedback: "Well done"}))
 	calls, r := rev.calls(), p.finish(c, call)
 	testkit.Equal(t, r.Status, replies.NextStep, "reply %s", toJSON(t, r))
 	testkit.Contains(t, toJSON(t, r.Notice), "Well done", "reply %s", toJSON(t, r))
 	testkit.Equal(t, rev.calls(), calls, "reply %s", toJSON(t, r))
 
-	e := p.record(id).Progress("one").Evidence
-	testkit.Equal(t, e.Kind, machine.Passed, "evidence %s", toJSON(t, e))
-	testkit.Equal(t, e.Identity, "ann", "evidence %s", toJSON(t, e))
-	testkit.Equal(t, e.Channel, "page", "evidence %s", toJSON(t, e))
-	testkit.Equal(t, e.Reason, "Well done", "evidence %s", toJSON(t, e))
+	e := p.record(id).Progress("one").FinishedWith()
+	testkit.Equal(t, e.Why()[0].Kind, judging.ByPerson, "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Why()[0].By, "ann", "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Why()[0].Channel, "page", "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Why()[0].Feedback, "Well done", "evidence %s", toJSON(t, e))
 	testkit.Equal(t, e.Files[0].SHA256, now.Files[0].SHA256, "evidence %s", toJSON(t, e))
-	testkit.Need(t, e.Others != nil, "evidence %s", toJSON(t, e))
-	testkit.Equal(t, e.Others.Kind, machine.ByReviewer, "evidence %s", toJSON(t, e))
+	testkit.Need(t, len(e.Why()) == 2, "evidence %s", toJSON(t, e))
+	testkit.Equal(t, e.Why()[1].Kind, judging.ByReviewer, "evidence %s", toJSON(t, e))
 }
 
 // What a person does not pass goes back to the agent with their words, and counts like a reviewer's verdict.
@@ -119,7 +120,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	p, srv, rev, c, id := underJudgement(t, humanStep, Reviewing{External: true, MaxTries: 2, ReplyWithin: time.Minute})
 	no := func(words string) {
 		t.Helper()
-		testkit.Must(t, srv.ReviewFor(ctx, id, "one", p.question(id, "one").Digest, machine.Answer{Feedback: words}))
+		testkit.Must(t, srv.ReviewFor(ctx, id, "one", p.question(id, "one").Content, machine.Answer{Feedback: words}))
 	}
 	waits(t, p.finish(c, good))
 	no("Too short")
@@ -130,8 +131,8 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	}
 	one := p.record(id).Progress("one")
 	testkit.Equal(t, one.QualityTries, 1, "%d reviews, %s", rev.calls(), toJSON(t, one))
-	testkit.Need(t, len(one.Tries) == 1, "%d reviews, %s", rev.calls(), toJSON(t, one))
-	testkit.True(t, one.Tries[0].Collected, "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.Need(t, len(one.Tries()) == 1, "%d reviews, %s", rev.calls(), toJSON(t, one))
+	testkit.True(t, one.Tries()[0].Collected, "%d reviews, %s", rev.calls(), toJSON(t, one))
 	testkit.Equal(t, rev.calls(), 0, "%d reviews, %s", rev.calls(), toJSON(t, one))
 
 	p.write("good.md", "longer")
@@ -156,7 +157,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	// one hand-in is one try, though the reviewer passed it
 	says(t, p.finish(c, `{"outputs":{}}`), replies.NeedsWork, "Try 1 of 3. ", "Not yet")
 	waits(t, p.finish(c, `{"outputs":{}}`))
-	testkit.Equal(t, p.question(id, "one").Others.Kind, machine.ByReviewer, "why its other reviews passed")
+	testkit.Equal(t, p.question(id, "one").Verdicts[0].Kind, judging.ByReviewer, "why its other reviews passed")
 }
 
 // An agent's word closes the other reviews alone, a person's override all of them; a server without reviews
@@ -166,17 +167,17 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 	for name, test := range map[string]struct {
 		reviews string
 		server  func(*Options)
-		others  machine.EvidenceKind
+		others  judging.Kind
 	}{
-		"self-review": {bothStep, reviewing(&Reviewing{MaxTries: 3, Override: config.OverrideAgent}), machine.BySelf},
+		"self-review": {bothStep, reviewing(&Reviewing{MaxTries: 3, Override: config.OverrideAgent}), judging.BySelf},
 		"alone":       {humanStep, reviewing(&Reviewing{MaxTries: 3, Override: config.OverrideNever}), ""},
-		"off":         {bothStep, off, machine.Unreviewed},
+		"off":         {bothStep, off, judging.Off},
 		"off, alone":  {humanStep, off, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t).reviewedJob(test.reviews)
 			srv, c, id := p.begin(test.server)
-			if test.others == machine.BySelf {
+			if test.others == judging.BySelf {
 				says(t, p.finish(c, good), replies.NeedsWork, "Quality review required")
 				text := string(testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))).
 					Must(t))
@@ -186,14 +187,14 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 			waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`))
 			waits(t, p.finish(c, good))
 			p.awaiting(srv, Reviewing{Override: config.OverrideNever}, id+" one")
-			testkit.Must(t, srv.ReviewFor(ctx, id, "one", p.question(id, "one").Digest, machine.Answer{Passed: true}))
+			testkit.Must(t, srv.ReviewFor(ctx, id, "one", p.question(id, "one").Content, machine.Answer{Passed: true}))
 			says(t, p.finish(c, good), replies.NextStep)
 			one := p.record(id).Progress("one")
-			e := one.Evidence
-			testkit.Equal(t, e.Kind, machine.Passed, "evidence %s", toJSON(t, e))
-			testkit.Equal(t, (e.Others == nil), (test.others == ""), "evidence %s", toJSON(t, e))
-			testkit.True(t, (e.Others == nil || e.Others.Kind == test.others), "evidence %s", toJSON(t, e))
-			testkit.True(t, (len(one.Overrides) == 1) == (test.others == machine.BySelf) && one.Question == nil,
+			e := one.FinishedWith()
+			testkit.Equal(t, e.Why()[0].Kind, judging.ByPerson, "evidence %s", toJSON(t, e))
+			testkit.Equal(t, len(e.Why()) == 1, test.others == "", "evidence %s", toJSON(t, e))
+			testkit.True(t, len(e.Why()) == 1 || e.Why()[1].Kind == test.others, "evidence %s", toJSON(t, e))
+			testkit.True(t, (len(one.Overrides) == 1) == (test.others == judging.BySelf) && one.Asked() == nil,
 				"progress %s", toJSON(t, one))
 		})
 	}
@@ -201,10 +202,10 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 		p, srv, _, c, id := underJudgement(t, bothStep)
 		waits(t, p.finish(c, good))
 		testkit.Must(t, srv.OverrideFor(ctx, id, "one",
-			machine.Override{Identity: "ann", Channel: "page", Reason: "Urgent"}))
+			judging.Override{Identity: "ann", Channel: "page", Reason: "Urgent"}))
 		says(t, p.finish(c, good), replies.NextStep)
 		one := p.record(id).Progress("one")
-		testkit.Equal(t, one.Evidence.Kind, machine.ByPerson, "progress %s", toJSON(t, one))
+		testkit.Equal(t, one.FinishedWith().Why()[0].Kind, judging.ByOverride, "progress %s", toJSON(t, one))
 		testkit.Need(t, len(one.Overrides) == 1, "progress %s", toJSON(t, one))
 		testkit.Equal(t, len(one.Overrides[0].Skipped), 2, "progress %s", toJSON(t, one))
 	})
@@ -271,14 +272,14 @@ func TestAClientAsksItsUser(t *testing.T) {
 			testkit.True(t, asked == test.asked && (test.want == "" || r.Status == test.want),
 				"asked %d times, reply %s", asked, toJSON(t, r))
 			one := p.record(id).Progress("one")
-			switch e := one.Evidence; name {
+			switch e := one.FinishedWith(); name {
 			case "pass":
-				testkit.Equal(t, e.Kind, machine.PassedIn, "evidence %s", toJSON(t, e))
-				testkit.Equal(t, e.Channel, "stdio", "evidence %s", toJSON(t, e))
-				testkit.Equal(t, e.Identity, "local", "evidence %s", toJSON(t, e))
-				testkit.Equal(t, e.Reason, "Yes", "evidence %s", toJSON(t, e))
+				testkit.Equal(t, e.Why()[0].Kind, judging.ByPerson, "evidence %s", toJSON(t, e))
+				testkit.Equal(t, e.Why()[0].Channel, "stdio", "evidence %s", toJSON(t, e))
+				testkit.Equal(t, e.Why()[0].By, "local", "evidence %s", toJSON(t, e))
+				testkit.Equal(t, e.Why()[0].Feedback, "Yes", "evidence %s", toJSON(t, e))
 			case "fail":
-				testkit.True(t, one.Question.Answer.Client, "%s, %s", toJSON(t, r), toJSON(t, one))
+				testkit.True(t, one.Asked().Of(judging.ByPerson).Client, "%s, %s", toJSON(t, r), toJSON(t, one))
 				testkit.Contains(t, *r.Feedback, "gave no reason")
 				testkit.Equal(t, one.QualityTries, 1)
 			}
@@ -316,7 +317,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			})
 			got := beside(t, with, conn, `{"outputs":{"report":"good.md"}}`)
 			<-asked
-			testkit.Must(t, c.settle(p.command(how), id, p.question(id, "one").Digest))
+			testkit.Must(t, c.settle(p.command(how), id, p.question(id, "one").Content))
 			x := <-got
 			testkit.True(t, slices.Contains(strings.Split(c.codes, " "), session.CodeOf(x.err)), "reply %s, %v",
 				toJSON(t, x.r), x.err)
@@ -338,12 +339,12 @@ func TestALookAtOlderOutputsAsksNobody(t *testing.T) {
 	look := finishArgs(t, good)
 	look.Of = p.finish(c, good).Going
 	waits(t, p.finish(c, bad))
-	newer := p.question(id, "one").Digest
+	newer := p.question(id, "one")
 	refused(t, errOf(c.Finish(ctx, look)), session.StateError, "review_superseded")
-	testkit.Must(t, p.atTerminal(id, "one", newer, false, "No"))
+	testkit.Must(t, p.atTerminal(id, "one", newer.Content, false, "No"))
 	waits(t, p.finish(c, worse))
 	look.Outputs, look.Of = outputsOf("report", "bad.md"), new(*look.Of)
-	look.Of.Digest = newer
+	look.Of.Submission = newer.ID
 	refused(t, errOf(c.Finish(ctx, look)), session.StateError, "review_superseded")
 	p.write("bad.md", "changed")
 	refused(t, errOf(c.Finish(ctx, look)), session.StateError, codes.OutputsChanged)
@@ -354,7 +355,11 @@ func TestAnAnswerThatComesAgain(t *testing.T) {
 	given := machine.Answer{At: time.Unix(1, 0), Identity: "ann", Channel: session.ChannelPage}
 	s := &machine.State{Status: machine.Active, CurrentStepID: "one"}
 	s.StepProgress = s.StepProgress.Set("one",
-		&machine.StepProgress{StepID: "one", Question: &machine.Question{Digest: "d", Answer: &given}})
+		&machine.StepProgress{StepID: "one", Submissions: []*judging.Submission{{
+			Content:  "d",
+			Turns:    []judging.Turn{{With: judging.ByPerson, EndedAt: &given.At}},
+			Verdicts: []*judging.Verdict{{Kind: judging.ByPerson, Passed: true, At: given.At, By: given.Identity}},
+		}}})
 	for _, c := range []struct {
 		digest string
 		answer machine.Answer
@@ -391,9 +396,9 @@ func (p *project) awaiting(srv *server, how Reviewing, want ...string) {
 }
 
 // decided is what a person decides at a terminal about the outputs that were handed in.
-func (p *project) decided(id string) machine.Override {
+func (p *project) decided(id string) judging.Override {
 	given, _ := GivenFor(p.record(id), "one")
-	return machine.Override{
+	return judging.Override{
 		GivenFor: given,
 		Identity: "local",
 		Channel:  session.ChannelTerminal,
@@ -487,7 +492,7 @@ func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
 
 func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 	const said = "A person has overridden the review of step 'one', but for other outputs"
-	for external, kind := range map[bool]machine.EvidenceKind{false: machine.BySelf, true: machine.ByOverride} {
+	for external, kind := range map[bool]judging.Kind{false: judging.BySelf, true: judging.ByReason} {
 		p, srv, rev, c, id := underReview(t,
 			Reviewing{External: external, MaxTries: 2, ReplyWithin: time.Minute, Override: config.OverrideAgent})
 		r := p.finish(c, bad)
@@ -518,9 +523,9 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		}
 		says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"session_id":"`+id+
 			`","quality_review_override_reason":"It is fine"}`), replies.NextStep)
-		e := p.record(id).Progress("one").Evidence
-		testkit.Equal(t, e.Kind, kind, "evidence %s", toJSON(t, e))
+		e := p.record(id).Progress("one").FinishedWith()
+		testkit.Equal(t, e.Why()[0].Kind, kind, "evidence %s", toJSON(t, e))
 		testkit.Equal(t, e.GivenFor, given, "evidence %s", toJSON(t, e))
-		testkit.True(t, e.Digest != given, "evidence %s", toJSON(t, e))
+		testkit.True(t, e.Content != given, "evidence %s", toJSON(t, e))
 	}
 }

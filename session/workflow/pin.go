@@ -178,82 +178,8 @@ func (a *sessionActor) weakened(ctx context.Context, def *machine.Definition) ([
 	return what, err
 }
 
-// reason returns why the call skips the review; "" means that it does not.
-func (m *finishCall) reason() string {
-	if m.args.OverrideReason == nil {
-		return ""
-	}
-	return strings.TrimSpace(*m.args.OverrideReason)
-}
-
 // reviewed reports whether a reviewer or the agent itself has to review a step before it is finished.
 func (e *Engine) reviewed(st *job.Step) bool { return e.Reviews && len(st.ReviewsBy(false)) > 0 }
-
-// mayOverride refuses an override by an agent where quality_gate.override does not allow it. Nothing of the
-// call has been evaluated then.
-func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
-	if c.m.reason() == "" || !a.engine.reviewed(c.plan.Step) {
-		return nil
-	}
-
-	granted := c.m.Person || a.state.Progress(c.plan.Step.ID).HasGrant()
-	how, err := a.reviewing(ctx)
-	if err != nil {
-		return err
-	}
-
-	stepID, what := c.plan.Step.ID, ""
-	switch {
-	case how.Override == config.OverrideHuman && !granted:
-		what = fmt.Sprintf("Only a person may override the reviews of step '%s' (quality_gate.override is human). If "+
-			"the user wants that, ask them to run `%s` at a terminal, in the project, then call finished_step again "+
-			"with the same outputs and without quality_review_override_reason. Without it the outputs are reviewed.",
-			stepID, overrideCommand(a.id, stepID))
-	case how.Override == config.OverrideNever:
-		what = fmt.Sprintf("Nobody may override the reviews of step '%s' (quality_gate.override is never). Call "+
-			"finished_step without quality_review_override_reason: the outputs are reviewed.", stepID)
-	default:
-		return nil
-	}
-	return session.NotNow(codes.OverrideNeedsPerson, "%s Nothing was evaluated, and no try was used up.", what).
-		With("session_id", a.id).With("step_id", stepID).With("override", string(how.Override))
-}
-
-// override returns the evidence of a step that is finished without its reviews, as a person allowed, or
-// without all but the reviews by people, as the agent decided; nil if the step is reviewed. mayOverride has
-// already allowed an agent's override.
-func (a *sessionActor) override(c *candidate, how Reviewing) (e *machine.Evidence) {
-	given := a.state.Progress(c.plan.Step.ID)
-	switch {
-	case given.HasGrant() && how.Override != config.OverrideNever &&
-		slices.Contains([]string{"", c.digest, c.bound}, given.Granted.GivenFor):
-		g := given.Granted
-		return &machine.Evidence{
-			Kind:     machine.ByPerson,
-			At:       g.At,
-			Identity: g.Identity,
-			Channel:  g.Channel,
-			Reason:   g.Reason,
-			GivenFor: g.GivenFor,
-			Digest:   c.digest,
-			Files:    c.files,
-		}
-	// the person saw other outputs
-	case c.m.reason() == "", given.HasGrant() && how.Override != config.OverrideAgent && !c.m.Person:
-		return nil
-	case c.m.Person && how.Override != config.OverrideNever:
-		e = a.evidence(c, machine.ByPerson, "")
-	case !a.engine.reviewed(c.plan.Step):
-		return nil
-	case !how.External && how.Refused == nil && given != nil && given.Shown != nil && given.Shown.Digest == c.digest:
-		e = a.evidence(c, machine.BySelf, "")
-	default:
-		e = a.evidence(c, machine.ByOverride, "")
-	}
-
-	e.Reason = c.m.reason()
-	return e
-}
 
 // grant records a person's override for the next finished_step of the step.
 func (a *sessionActor) grant(ctx context.Context, g grant) error {
@@ -286,24 +212,6 @@ func nobodyMay(id, stepID string) error {
 	return session.NotNow(codes.OverrideNeedsPerson,
 		"Nobody may override the reviews of step '%s' of session '%s', not even a person: quality_gate.override is "+
 			"never.", stepID, id)
-}
-
-// evidence returns the evidence of a step that its caller finishes.
-func (a *sessionActor) evidence(c *candidate, kind machine.EvidenceKind, reviewer string) *machine.Evidence {
-	e := &machine.Evidence{
-		Kind:     kind,
-		At:       a.engine.now(),
-		Identity: c.m.Identity,
-		Channel:  c.m.Channel,
-		Reviewer: reviewer,
-		Digest:   c.digest,
-		Files:    c.files,
-	}
-
-	if given := a.state.Progress(c.plan.Step.ID); given.HasGrant() {
-		e.GivenFor = given.Granted.GivenFor
-	}
-	return e
 }
 
 // overrideCommand returns the command that a person types to override.

@@ -12,6 +12,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/store"
@@ -50,9 +51,9 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 
 	one := p.record(id).Progress("one")
 	testkit.Equal(t, one.QualityTries, 1, "record %s", toJSON(t, one))
-	testkit.Equal(t, one.Tries[0].State, machine.TryFailed, "record %s", toJSON(t, one))
-	testkit.True(t, !one.Tries[0].Verdicts[0].Passed, "record %s", toJSON(t, one))
-	testkit.True(t, one.Tries[0].Files[0].SHA256 != "", "record %s", toJSON(t, one))
+	testkit.Equal(t, one.Tries()[0].State, machine.TryFailed, "record %s", toJSON(t, one))
+	testkit.True(t, !one.Tries()[0].Verdicts[0].Passed, "record %s", toJSON(t, one))
+	testkit.True(t, one.Tries()[0].Files[0].SHA256 != "", "record %s", toJSON(t, one))
 	testkit.True(t, one.CompletedAt == nil, "record %s", toJSON(t, one))
 
 	// unchanged outputs count too
@@ -70,7 +71,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	one = p.record(id).Progress("one")
 	testkit.Equal(t, one.QualityTries, 4, "record %s", toJSON(t, one))
 	testkit.Equal(t, one.Newest().State, machine.TryPassed, "record %s", toJSON(t, one))
-	testkit.True(t, one.Newest().Verdicts[0].Reviewer != "", "record %s", toJSON(t, one))
+	testkit.True(t, one.Newest().Verdicts[0].By != "", "record %s", toJSON(t, one))
 	testkit.True(t, one.CompletedAt != nil, "record %s", toJSON(t, one))
 }
 
@@ -158,9 +159,9 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	testkit.True(t, x.err == nil && x.r.Status == replies.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
 
 	one := p.record(id).Progress("one")
-	testkit.Equal(t, one.QualityTries, 1, "tries %s", toJSON(t, one.Tries))
-	testkit.Equal(t, one.Tries[0].State, machine.TryVoid, "tries %s", toJSON(t, one.Tries))
-	testkit.Equal(t, one.Tries[1].Number, 1, "tries %s", toJSON(t, one.Tries))
+	testkit.Equal(t, one.QualityTries, 1, "tries %s", toJSON(t, one.Tries()))
+	testkit.Equal(t, one.Tries()[0].State, machine.TryVoid, "tries %s", toJSON(t, one.Tries()))
+	testkit.Equal(t, one.Tries()[1].Number, 1, "tries %s", toJSON(t, one.Tries()))
 }
 
 func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
@@ -202,8 +203,8 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	testkit.True(t, took <= 14*time.Second, "it took %v, as long as a killed server's", took)
 	one := p.record(id).Progress("one")
 	testkit.Equal(t, one.QualityTries, 1, "%d calls, record %s", rev.calls(), toJSON(t, one))
-	testkit.Need(t, len(one.Tries) == 2, "%d calls, record %s", rev.calls(), toJSON(t, one))
-	testkit.Equal(t, one.Tries[0].State, machine.TryVoid, "%d calls, record %s", rev.calls(), toJSON(t, one))
+	testkit.Need(t, len(one.Tries()) == 2, "%d calls, record %s", rev.calls(), toJSON(t, one))
+	testkit.Equal(t, one.Tries()[0].State, machine.TryVoid, "%d calls, record %s", rev.calls(), toJSON(t, one))
 	testkit.Equal(t, rev.calls(), 2, "%d calls, record %s", rev.calls(), toJSON(t, one))
 }
 
@@ -246,7 +247,7 @@ func TestReview_NothingToJudge(t *testing.T) {
 				testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 			}
 			p.finish(c, `{"outputs":{"report":"r.md"}}`)
-			testkit.Equal(t, p.record(id).Progress("one").Evidence.Kind, machine.NotDue)
+			testkit.Equal(t, p.record(id).Progress("one").FinishedWith().Why()[0].Kind, judging.NotDue)
 			p.finish(c, `{"outputs":{"report":"r.md"}}`)
 			if external {
 				testkit.Equal(t, rev.calls(), 1, "reviewers of what was handed in")
@@ -285,7 +286,7 @@ func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 	rev.unset("wait")
 	x := <-got
 	testkit.Need(t, x.err == nil && x.r.Status == replies.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
-	testkit.Equal(t, strings.Count(toJSON(t, p.record(id).Progress("one").Tries), `"run_each":"report"`), 1,
+	testkit.Equal(t, strings.Count(toJSON(t, p.record(id).Progress("one").Tries()), `"run_each":"report"`), 1,
 		"verdicts of the added review")
 }
 
@@ -389,7 +390,7 @@ func TestTwoServersShareAReview(t *testing.T) {
 	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
 
 	one := p.record(id).Progress("one")
-	testkit.True(t, len(one.Tries) == 1 && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries))
+	testkit.True(t, len(one.Tries()) == 1 && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries()))
 }
 
 // The review of a server that can no longer renew it is taken up by another one. What the first one's reviewer
@@ -427,10 +428,10 @@ func TestAReviewIsTakenUp(t *testing.T) {
 			}
 
 			one := p.record(id).Progress("one")
-			testkit.Need(t, len(one.Tries) == 2, "tries %s", toJSON(t, one.Tries))
-			testkit.Equal(t, one.Tries[0].State, machine.TryVoid, "tries %s", toJSON(t, one.Tries))
-			testkit.Equal(t, one.Tries[1].State, machine.TryPassed, "tries %s", toJSON(t, one.Tries))
-			testkit.Equal(t, one.QualityTries, 1, "tries %s", toJSON(t, one.Tries))
+			testkit.Need(t, len(one.Tries()) == 2, "tries %s", toJSON(t, one.Tries()))
+			testkit.Equal(t, one.Tries()[0].State, machine.TryVoid, "tries %s", toJSON(t, one.Tries()))
+			testkit.Equal(t, one.Tries()[1].State, machine.TryPassed, "tries %s", toJSON(t, one.Tries()))
+			testkit.Equal(t, one.QualityTries, 1, "tries %s", toJSON(t, one.Tries()))
 		})
 	}
 }
@@ -487,8 +488,15 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 			OverrideReason: new("Nobody needs it"),
 		})},
 		"by its caller": {"review_failed", 1, func(c *Conn, id string) error {
-			return testkit.Get(c.CancelReview(ctx, replies.Going{SessionID: id, StepID: "one"},
-				outputsOf("report", "good.md"))).Err()
+			r, err := c.engine.records.Read(ctx, id, nil)
+			if err != nil {
+				return err
+			}
+			return testkit.Get(c.CancelReview(ctx, replies.Going{
+				SessionID:  id,
+				StepID:     "one",
+				Submission: r.State.Progress("one").Handed().ID,
+			})).Err()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/export"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/record"
 	"deepwork/session/store"
@@ -110,27 +111,16 @@ func (e *Engine) Importer() *export.Importer {
 	}
 }
 
-// GivenFor returns what a step last handed in to a reviewer, or for a review by the agent itself: its digest,
-// or "" if there is none, and its files.
-func GivenFor(s *machine.State, stepID string) (digest string, files []machine.FileHash) {
-	p := s.Progress(stepID)
-	if p == nil {
-		return "", nil
-	}
-	last := p.Newest()
+// GivenFor returns the digest of what was last handed in for a step, "" if nothing was, and its files.
+func GivenFor(s *machine.State, stepID string) (digest string, files []judging.FileHash) {
+	u := s.Progress(stepID).Handed()
 	switch {
-	case p.Question.Open():
-		return p.Question.Digest, p.Question.Files
-	case p.Unfit != nil && (last == nil || last.OpenedAt.Before(p.Unfit.At)) &&
-		(p.Shown == nil || p.Shown.At.Before(p.Unfit.At)):
-		return p.Unfit.Digest, p.Unfit.Files
-	case last != nil && (p.Shown == nil || p.Shown.At.Before(last.OpenedAt)):
-		return last.Digest, last.Files
-	case p.Shown != nil:
-		return p.Shown.Digest, p.Shown.Files
+	case u == nil:
+		return "", nil
+	case u.With() == judging.ByProgram || u.FailedBy(judging.ByProgram) || u.Void != nil && u.Of(judging.ByReviewer) == nil:
+		return u.Bound, u.Files
 	}
-
-	return "", nil
+	return u.Content, u.Files
 }
 
 // Step returns a step of a session by the definition that was stored when the session last moved.

@@ -22,6 +22,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/definition"
 	"deepwork/session/export"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/store"
@@ -514,7 +515,7 @@ func TestMovedIsToldOfEachTransition(t *testing.T) {
 func TestImportedDecisionsPassNothing(t *testing.T) {
 	from, srv, rev, c, id := underJudgement(t, bothStep)
 	waits(t, from.finish(c, good))
-	testkit.Must(t, srv.ReviewFor(ctx, id, "one", from.question(id, "one").Digest,
+	testkit.Must(t, srv.ReviewFor(ctx, id, "one", from.question(id, "one").Content,
 		machine.Answer{Passed: true, Identity: "ann", Channel: session.ChannelTerminal}))
 	child := from.start(c, "alpha", "main").BeginStep.SessionID
 	srv.stop()
@@ -530,7 +531,7 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	now, calls := p.record(id), rev.calls()
 	one := now.Progress("one")
 	testkit.Need(t, now.ImportedAt != nil, "imported as %s", toJSON(t, now))
-	testkit.Need(t, one.Question == nil, "imported as %s", toJSON(t, now))
+	testkit.Need(t, one.Asked() == nil, "imported as %s", toJSON(t, now))
 	testkit.True(t, one.Newest().Imported, "imported as %s", toJSON(t, now))
 	testkit.Equal(t, one.Newest().State, machine.TryPassed, "imported as %s", toJSON(t, now))
 	testkit.Equal(t, toJSON(t, p.record(child).ParentSessionID), `"`+id+`"`,
@@ -750,7 +751,7 @@ func TestWhatAPersonJudges(t *testing.T) {
 	}
 	answer := func(passed bool) {
 		t.Helper()
-		testkit.Must(t, p.atTerminal(id, "one", p.question(id, "one").Digest, passed, "Again"))
+		testkit.Must(t, p.atTerminal(id, "one", p.question(id, "one").Content, passed, "Again"))
 	}
 	testkit.WriteAll(t, p.root, map[string]string{
 		"a.md":      "one\ntwo\n",
@@ -837,7 +838,7 @@ func TestWhatAHandInIsComparedWith(t *testing.T) {
 	}
 	answer := func(passed bool) {
 		t.Helper()
-		testkit.Must(t, p.atTerminal(id, "one", p.question(id, "one").Digest, passed, "Again"))
+		testkit.Must(t, p.atTerminal(id, "one", p.question(id, "one").Content, passed, "Again"))
 	}
 	handIn("CONTENT OF bad.md")
 	shows("hand-in", "CONTENT OF bad.md", "second")
@@ -857,7 +858,7 @@ func TestWhatAHandInIsComparedWith(t *testing.T) {
 
 func TestAHandInInShortIsBounded(t *testing.T) {
 	h := &HandIn{Files: slices.Repeat([]HandedFile{{
-		FileHash: machine.FileHash{Path: strings.Repeat("p", 200)},
+		FileHash: judging.FileHash{Path: strings.Repeat("p", 200)},
 		Text:     strings.Repeat(strings.Repeat("x", 3000)+"\n", 50),
 	}}, 1000)}
 	n := len(h.Brief())
@@ -883,7 +884,7 @@ func TestAPersonHandsInWhatTheyEdited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, _, rev, c, id := underJudgement(t, reviews)
 			waits(t, p.finish(c, good))
-			before := p.question(id, "one").Digest
+			before := p.question(id, "one").Content
 			p.write("good.md", "good, and edited")
 			terminal := p.command(Reviewing{Override: config.OverrideHuman})
 			err := terminal.HandInAgain(ctx, id, "one")

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"deepwork/actor/telemetry"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/spans"
 	"deepwork/session/store"
@@ -209,12 +210,12 @@ func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all [
 	if !end.IsZero() {
 		add(spans.Step, ref, refOf(s), p.StartedAt, end, spans.Try.Int(p.QualityTries), spans.Outcome.String(how))
 	}
-	for _, a := range p.Tries {
-		if a.ClosedAt == nil || a.Imported || a.ByPerson() {
+	for _, a := range p.Tries() {
+		if a.ClosedAt == nil || a.Imported || a.ByPerson {
 			continue
 		}
 
-		of := tryRef(s, p.StepID, a)
+		of := tryRef(s, p.StepID, a.Checks, a.OpenedAt)
 		add(tryKind[a.Checks], of, ref, a.OpenedAt, *a.ClosedAt, spans.Try.Int(a.Number),
 			spans.Outcome.String(string(a.State)))
 		for _, v := range a.Verdicts {
@@ -223,21 +224,23 @@ func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all [
 			}
 		}
 	}
-	if q := p.Question; q != nil && q.Answer != nil {
-		add(spans.Person, begunAt(s, spans.Person, p.StepID, q.AskedAt), ref, q.AskedAt, q.Answer.At,
-			withText([]attribute.KeyValue{spans.Outcome.String(label[q.Answer.Passed])}, spans.Feedback,
-				q.Answer.Feedback)...)
+	for _, u := range p.Submissions {
+		if v := u.Of(judging.ByPerson); v != nil && !u.Imported {
+			asked := u.LastTurn(judging.ByPerson).At
+			add(spans.Person, begunAt(s, spans.Person, p.StepID, asked), ref, asked, v.At,
+				withText([]attribute.KeyValue{spans.Outcome.String(label[v.Passed])}, spans.Feedback, v.Feedback)...)
+		}
 	}
 
 	return all
 }
 
-// tryRef returns the span of a try: a review or checks.
-func tryRef(s *machine.State, stepID string, a *machine.Try) telemetry.Ref {
-	return begunAt(s, tryKind[a.Checks], stepID, a.OpenedAt)
+// tryRef returns the span of a try that began then: a review or checks.
+func tryRef(s *machine.State, stepID string, checks bool, at time.Time) telemetry.Ref {
+	return begunAt(s, tryKind[checks], stepID, at)
 }
 
-func verdictSpan(parent telemetry.Ref, v *machine.Verdict) telemetry.Span {
+func verdictSpan(parent telemetry.Ref, v *judging.Verdict) telemetry.Span {
 	return telemetry.Span{
 		Name:   spans.Verdict,
 		Ref:    telemetry.Derive(parent, parent.SpanID().String(), v.Key),

@@ -96,9 +96,9 @@ func pageOf(entry job.Entry, cursor *string) (shown job.Entry, next *string, err
 // running returns the members of an entry that are under review, in any process.
 func (a *sessionActor) running(ctx context.Context, entry job.Entry) (steps []string, err error) {
 	for _, id := range entry {
-		if a.reviews[id] != nil {
+		if a.engine.judges(a.id, id) != nil {
 			steps = append(steps, id)
-		} else if a.state.Progress(id).Newest().Open() {
+		} else if a.state.Judged(id) != nil {
 			r, err := a.runs(ctx, id)
 			if err != nil {
 				return nil, err
@@ -159,7 +159,7 @@ func (a *sessionActor) reading(
 // standing returns the state of a step's review, or nil if nothing was handed in.
 func standing(sessionID string, p *machine.StepProgress, running bool, left int) *replies.Standing {
 	last := p.Newest()
-	if q := p.Question; q != nil && q.Open() {
+	if q := p.AsksPerson(); q != nil {
 		return &replies.Standing{
 			State:     "waiting_for_you",
 			Outputs:   q.Outputs,
@@ -179,7 +179,7 @@ func standing(sessionID string, p *machine.StepProgress, running bool, left int)
 	case last.Error != nil:
 		r.Feedback = *last.Error
 	}
-	if last.Open() && !running {
+	if last.State == machine.TryOpen && !running {
 		r.State = string(machine.TryVoid) // interrupted
 	}
 	return r

@@ -16,7 +16,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
+	"deepwork/session/judging"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
 )
@@ -422,9 +422,9 @@ func TestRules14And16_ATextIsReviewed(t *testing.T) {
 		testkit.True(t, i == 2 || len(r.FailedReviews) == 2 && r.FailedReviews[0].TargetFile == nil,
 			"failed reviews %s", toJSON(t, r.FailedReviews))
 	}
-	e := p.record(id).Progress("one").Evidence
-	testkit.Equal(t, e.Kind, machine.ByReviewer)
-	testkit.Same(t, e.Files, []machine.FileHash{{SHA256: session.Digest("fine"), Output: "report"}}, "evidence")
+	e := p.record(id).Progress("one").FinishedWith()
+	testkit.Equal(t, e.Why()[0].Kind, judging.ByReviewer)
+	testkit.Same(t, e.Files, []judging.FileHash{{SHA256: session.Digest("fine"), Output: "report"}}, "evidence")
 }
 
 // What is git's own or an export, perhaps of another caller, is not handed in: who judges it or looks at the session
@@ -447,8 +447,8 @@ func TestPrivateFilesAreNotHandedIn(t *testing.T) {
 		refused(t, err, session.ToolError, codes.BadPath, name, "not handed in")
 	}
 	p.finish(c, report(`"sub"`, `,"step_id":"one"`))
-	files := p.record(id).Progress("one").Evidence.Files
-	testkit.Same(t, xslices.Map(files, func(f machine.FileHash) string { return f.Path }), []string{"sub/a.md"})
+	files := p.record(id).Progress("one").FinishedWith().Files
+	testkit.Same(t, xslices.Map(files, func(f judging.FileHash) string { return f.Path }), []string{"sub/a.md"})
 }
 
 // Rule 13: a file_path is a path, a list of paths, or a folder for the files in it.
@@ -489,7 +489,7 @@ func TestRule13_FilePaths(t *testing.T) {
 		}
 		p.finish(c, call)
 		done := p.record(id).Progress("one")
-		files := xslices.Map(done.Evidence.Files, func(f machine.FileHash) string { return f.Path })
+		files := xslices.Map(done.FinishedWith().Files, func(f judging.FileHash) string { return f.Path })
 		testkit.True(t, strings.Join(files, " ") == want || fmt.Sprint(len(files)) == want, "%s: judged %s, want %s",
 			value, files, want)
 		testkit.Equal(t, toJSON(t, done.Outputs[0].Value), value, "recorded as")
@@ -578,7 +578,7 @@ func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
 				testkit.Need(t, one.QualityTries == 0, "%d reviews, %s", rev.calls(), toJSON(t, one))
 				testkit.Need(t, given != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
 				testkit.Need(t, len(hashes) == 3, "%d reviews, %s", rev.calls(), toJSON(t, one))
-				testkit.Need(t, one.Unfit.Faults == misses, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Need(t, one.Unfit().Feedback == misses, "%d reviews, %s", rev.calls(), toJSON(t, one))
 
 				err := srv.OverrideFor(ctx, id, "one", p.decided(id))
 				if name == "never" {
@@ -592,10 +592,10 @@ func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
 					strings.Contains(toJSON(t, r.Notice), "for other outputs"), "other outputs: %s", toJSON(t, r))
 				says(t, p.finish(c, report(files, notes)), replies.NextStep)
 				one = p.record(id).Progress("one")
-				e := one.Evidence
-				testkit.Equal(t, e.Kind, machine.ByPerson, "%d reviews, %s", rev.calls(), toJSON(t, one))
-				testkit.Equal(t, e.Reason, "I looked at it", "%d reviews, %s", rev.calls(), toJSON(t, one))
-				testkit.Equal(t, e.Misfits, misses, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				e := one.FinishedWith()
+				testkit.Equal(t, e.Why()[0].Kind, judging.ByOverride, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Equal(t, e.Why()[0].Feedback, "I looked at it", "%d reviews, %s", rev.calls(), toJSON(t, one))
+				testkit.Equal(t, e.Of(judging.ByShape).Feedback, misses, "%d reviews, %s", rev.calls(), toJSON(t, one))
 				testkit.Need(t, len(one.Overrides) == 1, "%d reviews, %s", rev.calls(), toJSON(t, one))
 				testkit.True(t, slices.Contains(one.Overrides[0].Skipped, "schema"), "%d reviews, %s", rev.calls(),
 					toJSON(t, one))
@@ -665,12 +665,12 @@ func TestRule14_APersonPassesAText(t *testing.T) {
 	srv, c, id := p.begin()
 	for i, text := range []string{"first", strings.Repeat("second", 1000)} {
 		waits(t, p.finish(c, report(toJSON(t, text), "")))
-		q := testkit.Get(srv.Read(ctx, id)).Must(t).Progress("one").Question
+		q := testkit.Get(srv.Read(ctx, id)).Must(t).Progress("one").Asked()
 		testkit.Equal(t, *q.Outputs[0].Value.Text, text, "what the question is about")
 		testkit.Equal(t, q.Files[0].Name(), "the text 'report'")
 		testkit.Contains(t, testkit.Get(srv.HandIn(ctx, id, "one")).Must(t).Brief(), text[:100*i+5])
 		if i > 0 {
-			testkit.Must(t, p.atTerminal(id, "one", q.Digest, true, ""))
+			testkit.Must(t, p.atTerminal(id, "one", q.Content, true, ""))
 			says(t, p.finish(c, report(toJSON(t, text), "")), replies.NextStep)
 		}
 	}

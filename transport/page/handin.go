@@ -17,7 +17,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
+	"deepwork/session/judging"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
 )
@@ -191,7 +191,7 @@ func (s *Site) handedImage(r *http.Request) ([]byte, error) {
 	missing := session.Wrong(codes.UnknownOutput, "Session %s waits for no review of the image %q.", p.ID,
 		asked.Get("path"))
 	q, err := p.State.ToAnswer(asked.Get("step"), "")
-	if err != nil || !slices.Contains(q.Files, machine.FileHash{Path: asked.Get("path"), SHA256: asked.Get("sha256")}) {
+	if err != nil || !slices.Contains(q.Files, judging.FileHash{Path: asked.Get("path"), SHA256: asked.Get("sha256")}) {
 		return nil, missing
 	}
 	data, err := durable.ReadIn(p.State.RootOf(p.Root, asked.Get("step")), asked.Get("path"), workflow.MaxHandedImage)

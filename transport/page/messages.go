@@ -13,7 +13,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
+	"deepwork/session/judging"
 	"deepwork/session/outputs"
 	"deepwork/session/show"
 	"deepwork/session/store"
@@ -175,8 +175,8 @@ func delivered(p *sessionPage, path string) bool {
 		})
 	}
 	for _, e := range p.State.StepProgress {
-		if has(e.Value.Outputs) || e.Value.Question != nil && has(e.Value.Question.Outputs) ||
-			slices.ContainsFunc(e.Value.Tries, func(a *machine.Try) bool { return has(a.Outputs) }) {
+		if has(e.Value.Outputs) ||
+			slices.ContainsFunc(e.Value.Submissions, func(u *judging.Submission) bool { return has(u.Outputs) }) {
 			return true
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/board"
-	"deepwork/session/machine"
+	"deepwork/session/judging"
 	"deepwork/session/show"
 	"deepwork/transport/web"
 )
@@ -80,7 +80,7 @@ var functions = template.FuncMap{
 	"short": func(id string) string { return id[:min(8, len(id))] },
 	"clip":  func(n int, s string) string { return jsontext.Clip(s, n) },
 	"shell": session.InShell,
-	"word":  word, "heading": heading, "reliesOn": reliesOn, "server": server, "took": duration,
+	"word":  word, "heading": heading, "reliesOn": reliesOn, "by": show.By, "server": server, "took": duration,
 	"paragraphs": paragraphs, "arguments": transcript.Arguments, "gist": transcript.Gist,
 	"dict": func(pairs ...any) map[string]any {
 		m := map[string]any{}
@@ -247,42 +247,47 @@ func server(owner string) string {
 	return strings.Replace(who, "pid ", "process ", 1)
 }
 
-// reliesOn says in a sentence what a finished step relies on, if its reviews were not overridden.
-func reliesOn(e *machine.Evidence) string {
-	if e.Imported {
-		own := *e
-		own.Imported = false
-		return "Imported, where it says: " + reliesOn(&own)
+// reliesOn says in a sentence what a step relies on that was finished with a submission, or returns "" if its reviews
+// were overridden, or its checks alone passed it.
+func reliesOn(u *judging.Submission) string {
+	why := u.Why()
+	text := relied(u, why[0])
+	if text != "" && why[0].Kind == judging.ByPerson {
+		if why[0].Feedback != "" {
+			text += ": " + jsontext.Clip(why[0].Feedback, 2000)
+		}
+		if len(why) > 1 {
+			others := relied(u, why[1])
+			if why[1].Kind == judging.ByReason {
+				others = "Overridden by the agent"
+			}
+			text += ". Its other reviews: " + others
+		}
 	}
-
-	switch e.Kind {
-	case machine.ByReviewer:
-		return "Passed by the reviewer " + e.Reviewer
-	case machine.BySelf:
-		return "Reviewed by the agent itself, which was given the criteria for exactly these outputs"
-	case machine.Passed:
-		return "Passed by a person: " + e.Identity + " over " + e.Channel + reviewNote(e)
-	case machine.PassedIn:
-		return "Passed by a person, as the client of " + e.Identity + " says" + reviewNote(e)
-	case machine.ByOverride: // of the other reviews of a step that a person has passed
-		return "Overridden by the agent"
-	case machine.Unreviewed:
-		return "Not reviewed: the server ran without reviews"
-	}
-
-	return "None of its reviews is of the outputs that were submitted"
-}
-
-// reviewNote returns the note of the person who passed a step, and what its other reviews rely on.
-func reviewNote(e *machine.Evidence) string {
-	text := ""
-	if e.Reason != "" {
-		text = ": " + jsontext.Clip(e.Reason, 2000)
-	}
-	if e.Others != nil {
-		text += ". Its other reviews: " + reliesOn(e.Others)
+	if text != "" && u.Imported {
+		return "Imported, where it says: " + text
 	}
 	return text
+}
+
+// relied says what a verdict is to the step that was finished with it, or returns "".
+func relied(u *judging.Submission, v judging.Verdict) string {
+	switch v.Kind {
+	case judging.ByReviewer:
+		return "Passed by the reviewer " + u.Of(v.Kind).By
+	case judging.BySelf:
+		return "Reviewed by the agent itself, which was given the criteria for exactly these outputs"
+	case judging.ByPerson:
+		if v.Client {
+			return "Passed by a person, as the client of " + v.By + " says"
+		}
+		return "Passed by a person: " + v.By + " over " + v.Channel
+	case judging.Off:
+		return "Not reviewed: the server ran without reviews"
+	case judging.NotDue:
+		return "None of its reviews is of the outputs that were submitted"
+	}
+	return ""
 }
 
 // duration returns how long something lasted.

@@ -19,6 +19,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
@@ -45,7 +46,7 @@ type stepView struct {
 	ID       string
 	Current  bool
 	Digest   string             // what a person who overrides its reviews has seen
-	Files    []machine.FileHash // and its files
+	Files    []judging.FileHash // and its files
 	Answer   *answerForm        // nil if nobody is asked to pass its outputs
 	Brief    bool               // what was said and judged is on a page of its own
 }
@@ -73,13 +74,13 @@ func (p *sessionPage) fit(only string) {
 // Reviewed reports whether the step has reviews or checks, or misses its schemas, so that a person can
 // override that now.
 func (v stepView) Reviewed() bool {
-	return v.Current && v.Step != nil && (len(v.Step.Reviews)+len(v.Step.Checks) > 0 || v.Progress.Unfit != nil)
+	return v.Current && v.Step != nil && (len(v.Step.Reviews)+len(v.Step.Checks) > 0 || v.Progress.Unfit() != nil)
 }
 
 // Unfold reports whether a try is shown unfolded: the newest one of a step that has to
 // be done again.
 func (v stepView) Unfold(a *machine.Try) bool {
-	return v.Current && a == v.Progress.Newest() && a.State != machine.TryPassed
+	return v.Current && a.OpenedAt.Equal(v.Progress.Newest().OpenedAt) && a.State != machine.TryPassed
 }
 
 func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
@@ -153,7 +154,7 @@ func (s *Site) overrideStep(ctx context.Context, who session.Caller, id string, 
 			"Say why the step may go on without its reviews; the session records it.")
 	}
 	return s.Engine.OverrideFor(ctx, id, form.Get("step"),
-		machine.Override{GivenFor: form.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})
+		judging.Override{GivenFor: form.Get("given"), Identity: who.Identity, Channel: who.Channel, Reason: reason})
 }
 
 // forPerson returns an error for a caller without the right person.
@@ -274,7 +275,7 @@ func (s *Site) stepOf(i *workflow.SessionInfo) string {
 // An answerForm asks a person to pass the outputs of a step.
 type answerForm struct {
 	SessionID, Step, Digest, Notes string
-	Files                          []machine.FileHash
+	Files                          []judging.FileHash
 	Criteria                       []job.Criteria
 	Shown                          []handedFile // empty on pages that only link to the files
 	Gone                           []string     // files that only an earlier hand-in had
@@ -286,7 +287,7 @@ func answerFormOf(e *workflow.Engine, state *machine.State, stepID string) *answ
 	if err != nil {
 		return nil
 	}
-	f := &answerForm{SessionID: state.SessionID, Step: stepID, Digest: q.Digest, Files: q.Files}
+	f := &answerForm{SessionID: state.SessionID, Step: stepID, Digest: q.Content, Files: q.Files}
 	if q.Notes != nil {
 		f.Notes = *q.Notes
 	}

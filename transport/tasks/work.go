@@ -71,7 +71,7 @@ func running(x *remote.Run) bool { return x.EndedAt == nil && x.StatusSupported 
 func (w *work) key() string {
 	switch {
 	case w.Step != nil:
-		return "step " + session.Digest(fmt.Sprintf("%q", []string{w.Step.SessionID, w.Step.StepID, w.Step.Content}))
+		return "step " + session.Digest(fmt.Sprintf("%q", []any{w.Step.SessionID, w.Step.StepID, w.Step.Submission}))
 	case w.Agent != nil:
 		return "attempt " + w.Agent.Attempt + " " + w.Agent.Call
 	}
@@ -153,7 +153,7 @@ func (w *work) message(reply any) string {
 func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) (bool, error) {
 	switch {
 	case w.Step != nil:
-		return c.Workflows.CancelReview(ctx, w.Step.Going, w.Step.Args.Outputs)
+		return c.Workflows.CancelReview(ctx, w.Step.Going)
 	case w.Agent != nil && s.Agents == nil, w.Execution != "" && s.Runs() == nil:
 		return false, errToolsetMissing
 	case w.Agent != nil:

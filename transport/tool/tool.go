@@ -57,7 +57,7 @@ type WorkflowCaller interface {
 	Abort(context.Context, workflow.AbortArgs) (*replies.Abort, error)
 	Step(context.Context, workflow.StepArgs) (*replies.Step, error)
 	GoTo(context.Context, workflow.GoToArgs) (*replies.GoTo, error)
-	CancelReview(context.Context, replies.Going, json.RawMessage) (bool, error)
+	CancelReview(context.Context, replies.Going) (bool, error)
 }
 
 // Newest is the first version of the protocol in which requests carry the client's capabilities, and a server asks the

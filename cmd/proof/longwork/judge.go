@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"deepwork/session/judging"
 )
 
 // A faults collects what is wrong.
@@ -129,8 +131,9 @@ func (t *trial) evidence(ctx context.Context, f *faults) error {
 
 	var s struct {
 		Progress map[string]struct {
-			Tries    int `json:"quality_attempts"`
-			Evidence struct{ Kind, Identity, Channel, Reason string }
+			Tries       int   `json:"quality_attempts"`
+			Finished    int64 `json:"finished_with"`
+			Submissions []*judging.Submission
 		} `json:"step_progress"`
 	}
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -138,12 +141,17 @@ func (t *trial) evidence(ctx context.Context, f *faults) error {
 	}
 
 	p := s.Progress[t.kind]
-	e := p.Evidence
-	if t.kind == "review" {
-		f.check(e.Kind == "reviewer" && p.Tries == 1, "%d tries were judged, and the evidence is %+v", p.Tries, e)
+	u := judging.Past{Submissions: p.Submissions}.By(p.Finished)
+	if u == nil {
+		f.check(false, "the step was not finished with a submission: %+v", p)
 		return nil
 	}
-	f.check(e.Kind == "passed_in_client" && e.Identity != "" && e.Channel == t.Over && e.Reason == t.token,
+	e := u.Why()[0]
+	if t.kind == "review" {
+		f.check(e.Kind == judging.ByReviewer && p.Tries == 1, "%d tries were judged, and the evidence is %+v", p.Tries, e)
+		return nil
+	}
+	f.check(e.Kind == judging.ByPerson && e.Client && e.By != "" && e.Channel == t.Over && e.Feedback == t.token,
 		"the evidence is %+v", e)
 
 	_, asked := t.found("asked")
