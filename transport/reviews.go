@@ -19,8 +19,7 @@ import (
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/check"
 	"deepwork/session/codes"
-	"deepwork/session/machine"
-	"deepwork/session/workflow"
+	"deepwork/session/pin"
 	"deepwork/transport/tool"
 )
 
@@ -85,14 +84,14 @@ func (r *reviewing) from() string {
 }
 
 // now is called by the engine at each call.
-func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
+func (r *reviewing) now(ctx context.Context) (pin.Reviewing, error) {
 	c, err := r.current(ctx)
 	if err != nil {
-		return workflow.Reviewing{}, tool.BadConfig(err)
+		return pin.Reviewing{}, tool.BadConfig(err)
 	}
 
 	s := r.merge(c)
-	how := workflow.Reviewing{
+	how := pin.Reviewing{
 		External:    s.External(),
 		MaxTries:    c.QualityGate.DefaultMaxAttempts,
 		ReplyWithin: c.QualityGate.ReplyWithin,
@@ -105,13 +104,13 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 	}
 	switch {
 	case s.Claude:
-		how.Reviewer = machine.ReviewerClaude
+		how.Reviewer = pin.ReviewerClaude
 	case s.External() && s.Name != "":
 		how.Reviewer, err = jsonText(pinnedExecutor{c.QualityGate.ReviewerExecutor, s.Command})
 	case s.External():
 		how.Reviewer, err = jsonText(s.Command)
 	case how.Refused != nil:
-		how.Reviewer = machine.ReviewerWithheld
+		how.Reviewer = pin.ReviewerWithheld
 	}
 	if r.o.QualityGateMaxAttempts > 0 {
 		how.MaxTries = r.o.QualityGateMaxAttempts
@@ -191,7 +190,7 @@ func (r *reviewing) executor(c *config.Config, name string) *gate.Reviewer {
 
 // earlier returns the reviewer that a session began with, if the user approved it.
 func (r *reviewing) earlier(name string) (*gate.Reviewer, error) {
-	if name == machine.ReviewerClaude {
+	if name == pin.ReviewerClaude {
 		return &gate.Reviewer{Claude: true}, nil
 	}
 

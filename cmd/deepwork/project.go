@@ -24,6 +24,7 @@ import (
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
 	"deepwork/session/git"
+	"deepwork/session/pin"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
@@ -316,13 +317,13 @@ func passive(
 		Catalog: jobs,
 		Logger:  logger,
 		Reviews: true,
-		Reviewing: func(ctx context.Context) (workflow.Reviewing, error) {
+		Reviewing: func(ctx context.Context) (pin.Reviewing, error) {
 			c, err := settings.Current(ctx)
 			if err != nil {
-				return workflow.Reviewing{}, err
+				return pin.Reviewing{}, err
 			}
 			q := c.QualityGate
-			return workflow.Reviewing{MaxTries: q.DefaultMaxAttempts, Override: q.Override, Pin: q.Pin}, nil
+			return pin.Reviewing{MaxTries: q.DefaultMaxAttempts, Override: q.Override, Pin: q.Pin}, nil
 		},
 	})
 	if err != nil {

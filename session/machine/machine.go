@@ -168,11 +168,7 @@ func (s *State) Position(def *Definition) (index int, entry job.Entry, pending [
 	index = def.Workflow.Find(s.CurrentStepID)
 	entry = s.members(def, index)
 	if forEach(def, index) != nil {
-		done := s.byID()
-		for i := range s.items(def, index) {
-			pending = append(pending, done.pending(def.Workflow.Entries[index], i)...)
-		}
-		return index, entry, pending
+		return index, entry, s.pendingItems(def, index)
 	}
 	for _, id := range entry {
 		if p := s.Progress(id); !p.Done() && (p == nil || !p.Unreported) {
@@ -180,6 +176,49 @@ func (s *State) Position(def *Definition) (index int, entry job.Entry, pending [
 		}
 	}
 	return index, entry, pending
+}
+
+// HadTurn reports whether a step of an earlier definition, in the entry at this index, is finished or no
+// longer due.
+func (s *State) HadTurn(was, now *Definition, index int, id string) bool {
+	at, p := now.Workflow.Find(id), s.Progress(id)
+	return p.Done() || p != nil && p.Unreported ||
+		at >= 0 && at < now.Workflow.Find(s.CurrentStepID) && s.passedBy(now, at) && s.passedBy(was, index) &&
+			index < s.reached(was)
+}
+
+// passedBy reports whether the steps of an entry need not be done, because its condition does not hold or its
+// items are done or dropped.
+func (s *State) passedBy(def *Definition, index int) bool {
+	if forEach(def, index) == nil {
+		return s.leftOut(def, index)
+	}
+	return s.pendingItems(def, index) == nil
+}
+
+// pendingItems returns the steps of all items of an entry that are still to do.
+func (s *State) pendingItems(def *Definition, index int) (ids []string) {
+	all := s.byID()
+	for i := range s.items(def, index) {
+		ids = append(ids, all.pending(def.Workflow.Entries[index], i)...)
+	}
+	return ids
+}
+
+// reached returns the index of the session's current entry in an earlier definition. If that lacks the
+// current step, it is the entry after the finished ones.
+func (s *State) reached(was *Definition) int {
+	if at := was.Workflow.Find(s.CurrentStepID); at >= 0 {
+		return at
+	}
+
+	last := -1
+	for _, p := range s.StepProgress {
+		if p.Value.Done() {
+			last = max(last, was.Workflow.Find(p.Key))
+		}
+	}
+	return s.skip(was, last+1)
 }
 
 // AllOutputs returns the Results in the form of replies: texts are plain strings, shortened if they are too

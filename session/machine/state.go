@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
@@ -96,6 +97,22 @@ type DefinitionRef struct {
 	Hash   string `json:"hash"`    // of the stored definition
 	Source string `json:"source"`  // hex SHA-256 of its job.yml
 	JobDir string `json:"job_dir"` // absolute
+}
+
+// Pinned says how the steps of a session were to be reviewed when it began.
+type Pinned struct {
+	// a Reviewer constant of package pin, or the words of a command as a JSON list
+	Reviewer   string          `json:"reviewer"`
+	Override   config.Override `json:"override"`
+	Pin        bool            `json:"pin"`        // the session ignores an edit that weakens its reviews
+	Definition DefinitionRef   `json:"definition"` // with the criteria
+}
+
+// A Weakening is an edit that removed or weakened reviews before a step was finished.
+type Weakening struct {
+	At   time.Time `json:"at"`
+	Step string    `json:"step"` // the finished step
+	What []string  `json:"what"`
 }
 
 // StepProgress is the progress of a step that has begun.
@@ -249,6 +266,17 @@ func (s *State) remember(r *StoredReply, oldestEntry int) {
 	slices.Reverse(kept)
 	r.Revision = s.Revision
 	s.Replies = append(kept, r)
+}
+
+// weaken records how the reviews are weaker than the pinned ones, unless that is already recorded. s is being
+// made.
+func (s *State) weaken(stepID string, what []string, at time.Time) {
+	what = slices.DeleteFunc(slices.Clone(what), func(text string) bool {
+		return slices.ContainsFunc(s.Weakened, func(w Weakening) bool { return slices.Contains(w.What, text) })
+	})
+	if len(what) > 0 {
+		s.Weakened = append(slices.Clone(s.Weakened), Weakening{at, stepID, what})
+	}
 }
 
 // StoredReply returns the reply to a call with this request_id, or nil.

@@ -267,95 +267,16 @@ func listed[S ~[]string](what string, list S) string {
 	return fmt.Sprintf("%s %v", what, list)
 }
 
-const checkedJob = `name: checked
-version: "1.0.0"
-summary: S
-common_job_info_provided_to_all_steps_at_runtime: C
-workflows: [{name: main, summary: M, steps: [a, b, c]}]
-steps:
-  - {id: a, name: A, description: A, instructions: A, outputs: {}, reviews: []}
-  - {id: b, name: B, description: B, instructions: B, outputs: {doc: {type: file, description: D, required: ` +
-	`true}}, reviews: [
-      {run_each: doc, additional_review_guidance: Be kind., quality_criteria: {short: "Is it short?", "true": "Is ` +
-	`it true?"}},
-      {run_each: step, by: human, quality_criteria: {good: "Is it good?"}}]}
-  - {id: c, name: C, description: C, instructions: C, outputs: {list: {type: file, description: L, required: true, ` +
-	`schema: {type: object}}}, reviews: [], checks: [{run: [make], name: builds}, {run: [make, test], name: tests}]}
-`
-
-// What an edit of a job takes from the reviews and checks of steps that are not done is said.
-func TestWhatAnEditWeakens(t *testing.T) {
-	parse := func(edits ...string) *Definition {
-		source := strings.NewReplacer(edits...).Replace(checkedJob)
-		j, faults := job.Parse("/job", "job.yml", []byte(source))
-		testkit.Need(t, j != nil, "%v\n%s", faults, source)
-		return &Definition{Job: j, Workflow: &j.Workflows[0]}
-	}
-	was := parse()
-	s := testkit.Get(begin(was)).Must(t)
-	for _, c := range []struct {
-		edits []string
-		want  []string
-	}{
-		{[]string{"{run_each: doc,", "{run_each: step,"}, []string{"step 'b', review of doc: it is gone"}},
-		{[]string{`short: "Is it short?", `, ""}, []string{`step 'b', review of doc: the criterion "short" is gone`}},
-		{[]string{"Is it true?", "Is it?", "Be kind.", "Pass it."},
-			[]string{`step 'b', review of doc: the criterion "true" was changed`,
-				"step 'b', review of doc: its guidance was changed"}},
-		{[]string{"by: human, ", ""}, []string{"step 'b', review of step: it is no longer by a person"}},
-		{[]string{"description: D, required: true", "description: D, required: false"},
-			[]string{"step 'b', review of doc: the output is no longer required"}},
-		{[]string{"steps: [a, b, c]", "steps: [a, c]"},
-			[]string{"step 'b', which has reviews, is gone from what is still to do"}},
-		{[]string{"steps: [a, b, c]", "steps: [b, a, c]"},
-			[]string{"step 'b', which has reviews, is gone from what is still to do"}},
-		{[]string{"steps: [a, b, c]", "steps: [[a, b], c]", "by: human, ", ""},
-			[]string{"step 'b', which has reviews, need not be reported, since it is in a group now",
-				"step 'b', review of step: it is no longer by a person"}},
-		{[]string{"{run: [make], name: builds}, ", ""}, []string{`step 'c': the check "builds" is gone`}},
-		{[]string{"[make], name", "[make, all], name"}, []string{`step 'c': the check "builds" was changed`}},
-		{[]string{"schema: {type: object}", "schema: {type: array}"},
-			[]string{"step 'c': the schema of the output 'list' was dropped or changed"}},
-		{[]string{"description: L, required: true", "description: L, required: false"},
-			[]string{"step 'c': the output 'list', which has a schema, is no longer required"}},
-		{[]string{"steps: [a, b, c]", "steps: [a, b]"},
-			[]string{"step 'c', which has checks, is gone from what is still to do"}},
-		{[]string{"steps: [a, b, c]", "steps: [a, [b, c]]"},
-			[]string{`step 'c': the check "builds" is bound to the outputs alone, since the step is in a group now`,
-				`step 'c': the check "tests" is bound to the outputs alone, since the step is in a group now`}},
-		{[]string{"steps: [a, b, c]", "steps: [c, a, b]"},
-			[]string{"step 'c', which has checks, is gone from what is still to do"}},
-		{[]string{"checks: [", "checks: [{run: [lint], name: lint}, ", "quality_criteria: {",
-			`quality_criteria: {more: "Is there more?", `}, nil},
-	} {
-		now := parse(c.edits...)
-		testkit.Same(t, append(s.Weaker(was, now), s.LessChecked(was, now)...), c.want, "%q", c.edits)
-	}
-	testkit.Same(t, weakerReview(&job.Step{ID: "b"}, &job.Step{Reviews: []job.Review{{RunEach: "doc", Brief: true}}},
-		job.Review{RunEach: "doc"}), []string{"step 'b', review of doc: its strategy, context or depth was changed"})
-
-	for _, id := range []string{"b", "c"} {
-		s.StepProgress = s.StepProgress.Set(id, &StepProgress{StepID: id, CompletedAt: new(time.Now())})
-	}
-	gone := parse("steps: [a, b, c]", "steps: [a]")
-	testkit.Same(t, append(s.Weaker(was, gone), s.LessChecked(was, gone)...), nil, "of steps that are done")
-
+// A weakening is recorded once.
+func TestWeakeningsAreRecordedOnce(t *testing.T) {
+	s := new(State)
 	first, later := time.Unix(1, 0), time.Unix(2, 0)
 	s.weaken("b", nil, first)
 	testkit.Equal(t, len(s.Weakened), 0)
 	s.weaken("b", []string{"one"}, first)
 	s.weaken("c", []string{"one", "two"}, later)
 	s.weaken("c", []string{"two"}, later)
-	testkit.Same(t, s.Weakened, []Weakening{{first, "b", []string{"one"}}, {later, "c", []string{"two"}}},
-		"what is recorded once")
-
-	reviewers := []string{ReviewerOff, ReviewerSelf, ReviewerWithheld, ReviewerClaude}
-	for i, was := range reviewers {
-		for k, now := range reviewers {
-			testkit.Equal(t, (&Pinned{Reviewer: was}).WeakerReviewer(now) != "", k < i,
-				"%s after %s is weaker", now, was)
-		}
-	}
+	testkit.Same(t, s.Weakened, []Weakening{{first, "b", []string{"one"}}, {later, "c", []string{"two"}}})
 }
 
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

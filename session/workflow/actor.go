@@ -14,6 +14,7 @@ import (
 	"deepwork/session/branch"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/pin"
 	"deepwork/session/record"
 	"deepwork/session/replies"
 	"deepwork/session/store"
@@ -60,7 +61,7 @@ type sessionActor struct {
 
 	kept *store.SessionPart // stored with the next transition, see keepHandIn; nil means nothing
 
-	begun *machine.Definition // the definition that the session began with, once read
+	pin pin.Session
 
 	gone bool // the session was pruned
 }
@@ -306,7 +307,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 		return nil, err
 	}
 
-	def, err := a.definition(ctx)
+	def, err := a.pin.Definition(ctx, a.state)
 	if err != nil {
 		return nil, err
 	}
@@ -328,12 +329,12 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 		return nil, err
 	}
 
-	how, err := a.reviewing(ctx)
+	how, err := a.pin.Reviewing(ctx, a.state)
 	if err != nil {
 		return nil, err
 	}
 	next, r := a.state.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
-	r.Notice = replies.Notice(r.Notice, a.engine.unclosable(how, def, to))
+	r.Notice = replies.Notice(r.Notice, a.pin.Unclosable(how, def, to))
 	w, made := record.Defining(def), &nestedWrites{root: a.root()}
 	if err := a.engine.calls(ctx, how, next, def, *cmp.Or(who.MovedBy, new("")),
 		beginReply{&r.BeginStep, &r.ConcurrentSteps, &r.ConcurrentGroup}, made); err != nil {

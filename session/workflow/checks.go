@@ -76,7 +76,7 @@ func (e *Engine) protect(
 // now on.
 func (e *Engine) IsolateFor(ctx context.Context, id, stepID, folder string) error {
 	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
-		def, err := a.definition(ctx)
+		def, err := a.pin.Definition(ctx, a.state)
 		if err != nil {
 			return err
 		}

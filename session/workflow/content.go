@@ -16,6 +16,7 @@ import (
 	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/pin"
 )
 
 // A look is what has to be read, outside of the actor, before a hand-in can be judged.
@@ -91,7 +92,7 @@ type candidate struct {
 	plan     *machine.Plan
 	outputs  outputs.Map // as submitted
 	expanded outputs.Map // with the files of folders
-	how      Reviewing
+	how      pin.Reviewing
 	read     *contents
 	files    []judging.FileHash // the files of the outputs, if the step has reviews or checks
 	digest   string             // the digest of the content that is judged; "" if nothing was read
@@ -216,7 +217,7 @@ func (a *sessionActor) next(c *candidate, with judging.Kind) *judging.Submission
 func (a *sessionActor) submission(c *candidate) gate.Submission {
 	s := gate.Submission{
 		SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step, Goal: a.state.Goal,
-		Root: a.state.RootOf("", c.plan.Step.ID), Reviewer: c.how.use,
+		Root: a.state.RootOf("", c.plan.Step.ID), Reviewer: c.how.Use,
 	}
 	for _, in := range a.state.In(a.engine.Place).StepInputs(c.def, c.plan.Step) {
 		if in.FromStep != "" || in.Value != nil || in.Paths != nil || in.NotGiven {

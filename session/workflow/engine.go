@@ -11,7 +11,8 @@
 //   - Engine, Conn, call: who asks for what, and what identifies a repetition;
 //   - actor, apply, commit: how a state changes;
 //   - stack, root, resumable: which session a call is about;
-//   - finishCall, candidate, review, runner, pin: how a step is finished, who reviews it, and by which settings;
+//   - finishCall, candidate, review, runner: how a step is finished, and who reviews it; package pin says by which
+//     settings;
 //   - bound: the content that the checks of a step are about (package check);
 //   - evidence, grant, question, hand-in, decision: what a person sees and does, and why a step is finished;
 //   - branch due, export, follower: what follows from a transition;
@@ -48,6 +49,7 @@ import (
 	"deepwork/session/definition"
 	"deepwork/session/export"
 	"deepwork/session/machine"
+	"deepwork/session/pin"
 	"deepwork/session/record"
 	"deepwork/session/replies"
 	"deepwork/session/state"
@@ -78,7 +80,7 @@ type Options struct {
 	Checks *check.Runner
 	// Reviewing returns how steps are reviewed. It is called once per call, so that an edited config takes
 	// effect. nil means that agents review their own work.
-	Reviewing func(context.Context) (Reviewing, error)
+	Reviewing func(context.Context) (pin.Reviewing, error)
 	// IdleAfter is how long an unused session actor stays in memory; default 5 min.
 	IdleAfter time.Duration
 	// AskTimeout limits the wait for a session's actor; default 60 s.
@@ -97,6 +99,7 @@ type Engine struct {
 
 	records     *record.Store
 	definitions *definition.Store
+	policy      *pin.Policy
 	requests    sync.Map // calls with a request_id in progress: store.Key -> chan struct{}
 	system      *actor.System
 	sessions    *actor.Registry[string, message]
@@ -128,7 +131,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		running: map[string]*running{}, closing: make(chan struct{})}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.Reviewing == nil {
-		e.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{}, nil }
+		e.Reviewing = func(context.Context) (pin.Reviewing, error) { return pin.Reviewing{}, nil }
 	}
 
 	if e.Logger == nil {
@@ -147,6 +150,14 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e.records = record.Of(e.Stores.Database.Sessions(), o.Root)
 	e.records.Wrote = o.Wrote
 	e.definitions = &definition.Store{Catalog: e.Catalog, Records: e.records}
+	e.policy = &pin.Policy{
+		Configured:  e.Reviewing,
+		Reviews:     e.Reviews,
+		Command:     e.Checks == nil,
+		Definitions: e.definitions,
+		Place:       e.placeKey(),
+		Logger:      e.Logger,
+	}
 
 	e.exports = &export.Files{
 		Own:      e.State,
@@ -161,7 +172,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	e.system = actor.NewSystem(e.Logger)
 	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},
 		func(id string) (actor.Behavior[message], error) {
-			return &sessionActor{engine: e, id: id}, nil
+			return &sessionActor{engine: e, id: id, pin: pin.Session{Policy: e.policy}}, nil
 		})
 
 	if e.Moved != nil {

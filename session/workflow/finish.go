@@ -116,7 +116,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall, r *contents) (
 	}
 
 	var err error
-	if c.how, err = a.reviewing(ctx); err != nil {
+	if c.how, err = a.pin.Reviewing(ctx, a.state); err != nil {
 		return nil, err
 	}
 	l, err := a.look(c)
@@ -213,7 +213,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		if err = a.branched(ctx, m.caller); err != nil {
 			return nil, nil, err
 		}
-		if c.def, err = a.definition(ctx); err != nil {
+		if c.def, err = a.pin.Definition(ctx, a.state); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -305,7 +305,7 @@ func (a *sessionActor) complete(ctx context.Context, c *candidate) (*finished, e
 	}
 
 	var err error
-	if f.Weakened, err = a.weakened(ctx, c.def); err != nil {
+	if f.Weakened, err = a.pin.Weakened(ctx, a.state, c.def); err != nil {
 		return nil, err
 	}
 	if base.Ends(c.def, c.plan, f) {
@@ -469,7 +469,7 @@ func (a *sessionActor) repeatReply(ctx context.Context, stored *machine.StoredRe
 
 // pending returns the unfinished steps of the current group, or nil.
 func (a *sessionActor) pending(ctx context.Context) (pending []string) {
-	if def, err := a.definition(ctx); err == nil && a.state.Status == machine.Active {
+	if def, err := a.pin.Definition(ctx, a.state); err == nil && a.state.Status == machine.Active {
 		_, _, pending = a.state.Position(def)
 	}
 	return pending

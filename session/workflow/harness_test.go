@@ -28,6 +28,7 @@ import (
 	"deepwork/session/check"
 	"deepwork/session/export"
 	"deepwork/session/machine"
+	"deepwork/session/pin"
 	"deepwork/session/replies"
 	"deepwork/session/state"
 	"deepwork/session/state/statetest"
@@ -200,6 +201,9 @@ func (p *project) begin(change ...func(*Options)) (srv *server, c *Conn, id stri
 	c = srv.Connect("local")
 	return srv, c, p.start(c, "alpha", "main").BeginStep.SessionID
 }
+
+// Reviewing is what most tests configure.
+type Reviewing = pin.Reviewing
 
 // reviewing is the option of a server to review as how says at each call.
 func reviewing(how *Reviewing) func(*Options) {

@@ -209,7 +209,7 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*verge, error
 		return a.awaitOthers(ctx, c)
 	case u.With() == judging.ByPerson && len(c.plan.Step.ReviewsBy(true)) > 0:
 		var err error
-		if c.how, err = a.reviewing(ctx); err != nil {
+		if c.how, err = a.pin.Reviewing(ctx, a.state); err != nil {
 			return nil, err
 		}
 		f, err := a.askPerson(ctx, c)
@@ -610,7 +610,7 @@ func with(all []*judging.Verdict, kind judging.Kind, new []*judging.Verdict) []*
 func (a *sessionActor) handOn(
 	ctx context.Context, j *running, said *judging.Submission, read *contents,
 ) (c *candidate, r *round) {
-	def, err := a.definition(ctx)
+	def, err := a.pin.Definition(ctx, a.state)
 	if err != nil {
 		return nil, nil
 	}
@@ -619,7 +619,7 @@ func (a *sessionActor) handOn(
 		return nil, nil
 	}
 	c = &candidate{m: j.call, def: def, plan: plan, outputs: said.Outputs, expanded: j.look.outputs}
-	if c.how, err = a.reviewing(ctx); err != nil {
+	if c.how, err = a.pin.Reviewing(ctx, a.state); err != nil {
 		return nil, nil
 	}
 	if l, err := a.look(c); err != nil || l == nil || !read.fits(l) {

@@ -13,6 +13,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/pin"
 	"deepwork/session/record"
 	"deepwork/session/replies"
 	"deepwork/session/store"
@@ -66,7 +67,7 @@ func noReply() beginReply {
 // of that session replace the step. A workflow without steps to do is complete at once, and the reply says
 // so. next is being made.
 func (e *Engine) calls(
-	ctx context.Context, how Reviewing, next *machine.State, def *machine.Definition, by string, of beginReply,
+	ctx context.Context, how pin.Reviewing, next *machine.State, def *machine.Definition, by string, of beginReply,
 	made *nestedWrites,
 ) error {
 	for _, st := range next.DueCalls(def) {
@@ -131,7 +132,7 @@ func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) er
 		return nil
 	}
 
-	how, err := a.reviewing(ctx)
+	how, err := a.pin.Reviewing(ctx, a.state)
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ type begunCall struct {
 
 // callee makes the session of a step that is a workflow.
 func (e *Engine) callee(
-	ctx context.Context, how Reviewing, parent *machine.State, of *machine.Definition, stepID, root string,
+	ctx context.Context, how pin.Reviewing, parent *machine.State, of *machine.Definition, stepID, root string,
 ) (*machine.State, *begunCall, *store.SessionWrite, error) {
 	st := of.Job.Step(stepID)
 	refuse := func(err error) (*machine.State, *begunCall, *store.SessionWrite, error) {
@@ -268,8 +269,8 @@ func (e *Engine) callee(
 		At:         parent.UpdatedAt,
 		Call:       machine.Call{Tool: machine.ToolStart},
 		Texts:      texts,
-		Notice:     e.unclosable(how, def, 0),
-		Pinned:     e.pinUnder(parent, how, def),
+		Notice:     e.policy.Unclosable(how, def, 0),
+		Pinned:     e.policy.Pin(how, def, parent.Pinned),
 		Trace:      telemetry.Text(refOf(parent)),
 	})
 	if err != nil {
@@ -277,25 +278,6 @@ func (e *Engine) callee(
 	}
 	child = child.WithSource(e.placeKey(), def.Job.Hash)
 	return child, &begunCall{r, def}, record.Defining(def), nil
-}
-
-// pinUnder pins the reviews of a workflow that a step of parent begins. They are at least as strict as
-// parent's pinned ones.
-func (e *Engine) pinUnder(parent *machine.State, how Reviewing, def *machine.Definition) *machine.Pinned {
-	pinned := e.pin(how, def)
-	p := parent.Pinned
-	if p == nil || !p.Pin && !how.Pin {
-		return pinned
-	}
-
-	pinned.Pin = true
-	if p.WeakerReviewer(pinned.Reviewer) != "" {
-		pinned.Reviewer = p.Reviewer
-	}
-	if p.Override.Stricter(pinned.Override) {
-		pinned.Override = p.Override
-	}
-	return pinned
 }
 
 // resume goes on with the session that called the one that is complete in next. The reply to the completing
@@ -317,8 +299,8 @@ func (a *sessionActor) resume(
 	}
 
 	// use its rules for this transition
-	p := &sessionActor{engine: e, id: parent.State.SessionID, state: parent.State, row: parent.Row}
-	pdef, err := p.definition(ctx)
+	p := pin.Session{Policy: e.policy}
+	pdef, err := p.Definition(ctx, parent.State)
 	if err != nil {
 		r.Notice = replies.Notice(r.Notice,
 			fmt.Sprintf("The workflow that this one is a step of cannot go on: %v", err))
@@ -339,7 +321,7 @@ func (a *sessionActor) resume(
 		At:      next.UpdatedAt,
 		Outputs: next.Results(def),
 	}
-	if f.Weakened, err = p.weakened(ctx, pdef); err != nil {
+	if f.Weakened, err = p.Weakened(ctx, parent.State, pdef); err != nil {
 		return err
 	}
 	if why := parent.State.Exhausted(pdef, plan, f); why != "" {

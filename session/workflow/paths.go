@@ -22,6 +22,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/pin"
 	"deepwork/session/record"
 )
 
@@ -215,12 +216,12 @@ const (
 // schemas returns the schemas of a step's outputs by name. They are those that the session began with, so
 // that no edit of the job weakens them, or those of a step added since.
 func (a *sessionActor) schemas(def *machine.Definition, st *job.Step) (map[string]*schema.Schema, error) {
-	if !st.HasSchema() && !a.edited(def) {
+	if !st.HasSchema() && !pin.Edited(a.state, def) {
 		return nil, nil
 	}
 
 	kept := def
-	if !def.Kept || a.edited(def) {
+	if !def.Kept || pin.Edited(a.state, def) {
 		ref := a.state.Definition
 		if p := a.state.Pinned; p != nil && p.Definition.Hash != "" {
 			ref = p.Definition

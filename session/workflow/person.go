@@ -17,6 +17,7 @@ import (
 	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/pin"
 	"deepwork/session/record"
 	"deepwork/session/replies"
 	"deepwork/session/store"
@@ -161,7 +162,7 @@ func (e *Engine) OverrideFor(ctx context.Context, id, stepID string, o judging.O
 func (e *Engine) DropFor(ctx context.Context, id, stepID string, o judging.Override) error {
 	o.At = e.now()
 	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
-		def, err := a.definition(ctx)
+		def, err := a.pin.Definition(ctx, a.state)
 		if err != nil {
 			return err
 		}
@@ -321,7 +322,7 @@ func (e *Engine) actFor(
 // awaiting returns the open steps of a session that wait for a person: those whose outputs a person must
 // pass, those that have failed as many reviews as are allowed, and, if only people may override, those that
 // the agent reviews itself.
-func awaiting(row store.Session, how Reviewing) (all []session.AwaitingStep) {
+func awaiting(row store.Session, how pin.Reviewing) (all []session.AwaitingStep) {
 	w := record.WaitingIn(row)
 	if (how.Pin || w.Pin) && w.Override.Stricter(how.Override) {
 		how.Override = w.Override
@@ -349,7 +350,7 @@ func awaiting(row store.Session, how Reviewing) (all []session.AwaitingStep) {
 
 // awaitingBy returns the settings that decide which steps wait for a person. On a server without reviews
 // these are only the steps that a person must pass.
-func (e *Engine) awaitingBy(ctx context.Context) (Reviewing, error) {
+func (e *Engine) awaitingBy(ctx context.Context) (pin.Reviewing, error) {
 	how, err := e.Reviewing(ctx)
 	if !e.Reviews {
 		how.Override = config.OverrideNever

@@ -17,6 +17,7 @@ import (
 	"deepwork/session/check"
 	"deepwork/session/codes"
 	"deepwork/session/judging"
+	"deepwork/session/pin"
 	"deepwork/session/record"
 	"deepwork/session/replies"
 )
@@ -132,7 +133,7 @@ func (a *sessionActor) barred(ctx context.Context, c *candidate) (why judging.Wh
 		return 0, nil
 	}
 
-	if c.how, err = a.reviewing(ctx); err != nil {
+	if c.how, err = a.pin.Reviewing(ctx, a.state); err != nil {
 		return 0, err
 	}
 	stepID, what := c.plan.Step.ID, ""
@@ -308,7 +309,7 @@ func (a *sessionActor) gateFailed(c *candidate, what string) *session.Error {
 }
 
 // afterLimit says what an agent can do after its last try, depending on who may override a review.
-func (a *sessionActor) afterLimit(stepID string, how Reviewing) string {
+func (a *sessionActor) afterLimit(stepID string, how pin.Reviewing) string {
 	switch how.Override {
 	case config.OverrideHuman:
 		return fmt.Sprintf("Change the outputs and call again, go back with go_to_step, or ask the user whether to "+

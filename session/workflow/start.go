@@ -17,6 +17,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
+	"deepwork/session/pin"
 	"deepwork/session/record"
 	"deepwork/session/replies"
 	"deepwork/session/store"
@@ -124,8 +125,8 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*replies.Sta
 		At:         e.now(),
 		Call:       who.Call,
 		Texts:      texts,
-		Notice:     e.unclosable(how, def, 0),
-		Pinned:     e.pin(how, def),
+		Notice:     e.policy.Unclosable(how, def, 0),
+		Pinned:     e.policy.Pin(how, def, nil),
 		Isolated:   a.Isolated,
 		Trace:      e.traceFor(ctx, parent),
 	}
@@ -223,7 +224,7 @@ func (e *Engine) beginning(
 // create stores the session under a new id, with the sessions of those first steps that are workflows. If its
 // branch is to be made, it also finds a free name for it.
 func (e *Engine) create(
-	ctx context.Context, how Reviewing, def *machine.Definition, b machine.NewSession, by string,
+	ctx context.Context, how pin.Reviewing, def *machine.Definition, b machine.NewSession, by string,
 ) (rows []store.Session, r *replies.Start, err error) {
 	name, taken := b.BranchName, map[string]bool{}
 	for range 20 {

@@ -29,7 +29,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*re
 		return nil, err
 	}
 
-	def, err := a.definition(ctx)
+	def, err := a.pin.Definition(ctx, a.state)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*re
 		return nil, err
 	}
 
-	how, _ := a.reviewing(ctx) // a config with errors should not hide the session's position
+	how, _ := a.pin.Reviewing(ctx, a.state) // a config with errors should not hide the session's position
 	texts, err := a.engine.definitions.Texts(def, shown)
 	if err == nil {
 		r := a.reading(def, entry, shown, pending, texts, running, how.MaxTries)
