@@ -17,10 +17,10 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/definition"
 	"deepwork/session/run"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
-	"deepwork/session/workflow"
 	boardtools "deepwork/transport/tools/board"
 )
 
@@ -52,7 +52,7 @@ func (p *opening) openBoard() (err error) {
 			return p.engine.Awaiting(ctx, who, attempts)
 		},
 		CheckWorkflow: func(ctx context.Context, job, name string) (*job.Workflow, error) {
-			return workflow.CheckWorkflow(ctx, p.jobs, job, name)
+			return definition.CheckWorkflow(ctx, p.jobs, job, name)
 		},
 	}
 	if p.workspace != nil {

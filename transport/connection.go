@@ -22,8 +22,8 @@ var errGone = errors.New("the client is gone")
 // errIdle refuses a call that arrives while its session ends.
 var errIdle = errors.New("the connection was idle for too long and is being closed")
 
-// A connection is one caller and the context of its calls.
-type connection struct {
+// A clientConn is one caller and the context of its calls.
+type clientConn struct {
 	who       session.Caller // that opened it
 	workflows tool.WorkflowCaller
 
@@ -52,7 +52,7 @@ type connections struct {
 	idle      func() time.Duration // idle limit of new connections; nil means none
 
 	mu     sync.Mutex
-	byKey  map[any]*connection // by the id of the MCP session, or the session itself if it has none, as over stdio
+	byKey  map[any]*clientConn // by the id of the MCP session, or the session itself if it has none, as over stdio
 	closed bool
 	wg     sync.WaitGroup // one per connection, and the goroutines that end them
 }
@@ -64,14 +64,14 @@ func (c *connections) Open(ctx context.Context, ss *mcp.ServerSession) error {
 }
 
 // get returns the connection of a session, or tool.ErrStopping.
-func (c *connections) get(ctx context.Context, ss *mcp.ServerSession) (*connection, error) {
+func (c *connections) get(ctx context.Context, ss *mcp.ServerSession) (*clientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.find(session.CallerOf(ctx), ss)
 }
 
 // acquire returns the connection of a request, which is not idle until done is called.
-func (c *connections) acquire(ctx context.Context, ss *mcp.ServerSession) (conn *connection, done func(), err error) {
+func (c *connections) acquire(ctx context.Context, ss *mcp.ServerSession) (conn *clientConn, done func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	who := session.CallerOf(ctx)
@@ -95,12 +95,12 @@ func (c *connections) acquire(ctx context.Context, ss *mcp.ServerSession) (conn 
 }
 
 // add makes a connection; the caller holds the lock.
-func (c *connections) add(key any, who session.Caller) (*connection, error) {
+func (c *connections) add(key any, who session.Caller) (*clientConn, error) {
 	if c.closed {
 		return nil, tool.ErrStopping
 	}
 
-	conn := &connection{who: who, key: key}
+	conn := &clientConn{who: who, key: key}
 	conn.ctx, conn.cancel = context.WithCancelCause(context.Background())
 	conn.leaving, conn.leave = context.WithCancelCause(conn.ctx)
 	c.byKey[key] = conn
@@ -108,7 +108,7 @@ func (c *connections) add(key any, who session.Caller) (*connection, error) {
 }
 
 // find implements of; the caller holds the lock.
-func (c *connections) find(who session.Caller, ss *mcp.ServerSession) (*connection, error) {
+func (c *connections) find(who session.Caller, ss *mcp.ServerSession) (*clientConn, error) {
 	key := any(ss)
 	if id := ss.ID(); id != "" {
 		key = id
@@ -146,7 +146,7 @@ func (c *connections) find(who session.Caller, ss *mcp.ServerSession) (*connecti
 }
 
 // drop ends the calls of a connection and removes it.
-func (c *connections) drop(conn *connection) {
+func (c *connections) drop(conn *clientConn) {
 	conn.cancel(tool.ErrStopping)
 	conn.workflows.Close()
 	c.mu.Lock()
@@ -158,7 +158,7 @@ func (c *connections) drop(conn *connection) {
 }
 
 // finish ends the session of a connection; the caller holds the lock.
-func (c *connections) finish(conn *connection) {
+func (c *connections) finish(conn *clientConn) {
 	if conn.ss != nil && !conn.over {
 		conn.over = true
 		c.wg.Go(func() { conn.ss.Close() }) // waits for its calls
@@ -166,7 +166,7 @@ func (c *connections) finish(conn *connection) {
 }
 
 // release ends a call.
-func (c *connections) release(conn *connection) {
+func (c *connections) release(conn *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn.calls--
@@ -252,7 +252,7 @@ func (c *connections) Close(ctx context.Context) (left int) {
 
 // joined returns a context that ends with the request or the connection: the SDK does not tell handlers that the
 // program ends. Waiting for a remote run also ends with leaving.
-func (c *connection) joined(ctx context.Context) (context.Context, func()) {
+func (c *clientConn) joined(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	return remote.WithLeaving(ctx, c.leaving), func() {

@@ -49,6 +49,8 @@ type tally struct {
 
 func newTally(m *telemetry.Metrics) *tally {
 	t := &tally{wrote: storeMetrics(m), servers: map[*opening]bool{}}
+	m.Gauge("deepwork_sessions_active", "Workflow sessions that this server has in hand and that have not ended.",
+		t.active)
 	sessionMetrics(m, t.ofSessions)
 	reviewMetrics(m, t.ofReviews)
 	return t
@@ -87,6 +89,16 @@ func (t *tally) ofSessions() workflow.Stats {
 	return s
 }
 
+// active returns the number of sessions on the stacks of connections, as last read.
+func (t *tally) active() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := range t.servers {
+		n += p.engine.Active()
+	}
+	return n
+}
+
 func (t *tally) ofReviews() gate.Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,8 +126,6 @@ func sessionMetrics(m *telemetry.Metrics, read func() workflow.Stats) {
 	gauge := func(name, help string, value func(workflow.Stats) int) {
 		m.Gauge(name, help, func() int { return value(read()) })
 	}
-	gauge("deepwork_sessions_active", "Workflow sessions that this server has in hand and that have not ended.",
-		func(s workflow.Stats) int { return s.Active })
 	gauge("deepwork_sessions_awake", "Workflow sessions whose actor, with its mailbox, is in memory.",
 		func(s workflow.Stats) int { return s.Awake })
 	gauge("deepwork_actors", "Actors in memory, each with a mailbox.", func(s workflow.Stats) int {

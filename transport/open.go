@@ -25,6 +25,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/check"
 	"deepwork/session/codes"
+	"deepwork/session/connection"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/backend"
@@ -114,7 +115,7 @@ type opening struct {
 	judge  *gate.Gate // nil if nothing is reviewed
 	checks *check.Runner
 	board  *taskBoard
-	engine *workflow.Engine
+	engine *connection.Server
 	server *Server
 }
 
@@ -298,8 +299,8 @@ func (p *opening) openReviews() error {
 }
 
 // openSessions opens the engine of the sessions.
-func (p *opening) openSessions() (err error) {
-	p.engine, err = workflow.Open(p.ctx, workflow.Options{
+func (p *opening) openSessions() error {
+	sessions, err := workflow.Open(p.ctx, workflow.Options{
 		Root:      p.root,
 		State:     p.folder,
 		Catalog:   p.jobs,
@@ -319,11 +320,12 @@ func (p *opening) openSessions() (err error) {
 	if err != nil {
 		return fmt.Errorf("opening the sessions of %s: %w", p.root, err)
 	}
+	p.engine = connection.NewServer(sessions)
 	p.opened.add("sessions that did not stop", func(ctx context.Context) error {
 		return notStopped(p.engine.Close(ctx))
 	})
 	if p.workspace == nil {
-		p.opened.follow("removing old sessions", (&pruner{p.engine, p.settings.Current, p.logger}).follow)
+		p.opened.follow("removing old sessions", (&pruner{sessions, p.settings.Current, p.logger}).follow)
 	}
 	return nil
 }
@@ -394,7 +396,7 @@ func (p *opening) engines() engines {
 			Project: filepath.Base(p.root),
 			Root:    p.root,
 			Board:   p.board.engine,
-			Engine:  p.engine,
+			Engine:  p.engine.Engine,
 			Jobs:    p.freshJobs,
 			Config:  p.current,
 			Approves: func(e trust.Entry) bool {

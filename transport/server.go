@@ -132,7 +132,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	s := &Server{
 		engines: e,
 		logger:  logger,
-		conns:   connections{connect: e.connect, stateless: e.connectStateless, byKey: map[any]*connection{}},
+		conns:   connections{connect: e.connect, stateless: e.connectStateless, byKey: map[any]*clientConn{}},
 	}
 
 	s.conns.idle = func() time.Duration { return s.lastHTTP().IdleTimeout }

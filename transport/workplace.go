@@ -27,6 +27,7 @@ import (
 	"deepwork/session/attempt/executors"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/connection"
 	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
@@ -459,7 +460,7 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*replie
 	}
 
 	// no person at its client could answer
-	r, err := c.WorkflowCaller.Finish(workflow.WithAsk(ctx, nil, nil, nil), a)
+	r, err := c.WorkflowCaller.Finish(connection.WithAsk(ctx, nil, nil, nil), a)
 	if err == nil {
 		if waiting := r.Waiting(); waiting != nil && waiting.Code == codes.PersonAwaited {
 			reply := *r

@@ -22,6 +22,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/definition"
 	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
@@ -129,7 +130,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, engine *attemp
 		Steps:  a.awaiting,
 		CheckWorkflow: func(ctx context.Context, job, name string) (wf *job.Workflow, err error) {
 			err = a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) (err error) {
-				wf, err = workflow.CheckWorkflow(ctx, jobs, job, name)
+				wf, err = definition.CheckWorkflow(ctx, jobs, job, name)
 				return err
 			})
 			return wf, err

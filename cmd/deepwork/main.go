@@ -10,11 +10,12 @@
 //   - catalog: definitions. Jobs and their format (catalog/job), hot reload, bundled jobs
 //     (catalog/standard), the config (catalog/config), and workflows of other systems (catalog/source).
 //   - gate: what a reviewer reads, the pool of reviewers, and their verdicts.
-//   - session: what runs. The workflow engine (session/workflow) on the records of sessions (session/record), their
-//     definitions (session/definition), what they are pinned to (session/pin), exports (session/export) and
-//     branches (session/branch), the stores (session/store), workflows at other systems (session/remote), the task
-//     board (session/board), attempts of agents at its tasks in worktrees (session/attempt), their branches
-//     (session/merge), and runs through workflows (session/run).
+//   - session: what runs. The workflow engine (session/workflow), the connections of agents to it
+//     (session/connection), the records of sessions (session/record), their definitions (session/definition), what
+//     they are pinned to (session/pin), exports (session/export) and branches (session/branch), the stores
+//     (session/store), workflows at other systems (session/remote), the task board (session/board), attempts of
+//     agents at its tasks in worktrees (session/attempt), their branches (session/merge), and runs through
+//     workflows (session/run).
 //   - transport: MCP over stdio, HTTP and SSE, with one package per toolset; who may call, and how much.
 //   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients), ready-made jobs
 //     (library), the

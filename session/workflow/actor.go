@@ -35,14 +35,15 @@ func (m command[R]) receive(ctx context.Context, a *sessionActor) {
 	answer(m.reply, func() (R, error) { return apply(ctx, a, m.do) })
 }
 
-// A caller says who makes a call, and what identifies the call.
-type caller struct {
-	Identity string
-	Channel  string
-	Person   bool    // allowed to act as a person
-	Anywhere bool    // may act on sessions of every root
-	MovedBy  *string // recorded as the process that last moved the session; nil keeps the recorded one
-	Call     machine.Call
+// An aboutSession is a message that says which session a call is about.
+type aboutSession struct {
+	message
+	from context.Context // the caller's context
+}
+
+func (m aboutSession) receive(ctx context.Context, a *sessionActor) {
+	telemetry.About(m.from, refOf(a.state))
+	m.message.receive(ctx, a)
 }
 
 // A sessionActor holds this process's copy of one stored session, with its revision. It stores a change
@@ -251,7 +252,7 @@ func answer[R any](to actor.Reply[R], f func() (R, error)) {
 // exists.
 func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 	if !c.Anywhere {
-		if err := a.engine.mayServe(c.Identity, a.row); err != nil {
+		if err := a.engine.MayServe(c.Identity, a.row); err != nil {
 			return nil, err
 		}
 	}
@@ -274,6 +275,23 @@ func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 				"or pass a fresh request_id.", *c.Call.RequestID)
 	}
 	return r, nil
+}
+
+// MayServe refuses sessions that agents of an identity do not get here: those of other roots, and those of
+// other identities, whose existence it must not reveal.
+func (e *Engine) MayServe(identity string, row store.Session) error {
+	if row.Identity != identity {
+		return e.records.Unknown(row.ID)
+	}
+	if row.AttemptID == e.Attempt {
+		return nil
+	}
+
+	where := cmp.Or(row.Root, "another folder")
+	return session.NotNow(codes.OtherRoot,
+		"Session '%s' belongs to %s, and this server serves agents the sessions of %s only. Call a server that was "+
+			"started there.", row.ID, where, e.Root).
+		With("session_id", row.ID).With("root", row.Root)
 }
 
 func (a *sessionActor) abort(who caller, explanation string) (*replies.Abort, error) {
@@ -381,4 +399,36 @@ func (a *sessionActor) branched(ctx context.Context, who caller) error {
 	}
 	a.branchMade = true // the next transition records it
 	return nil
+}
+
+// resendSpans exports again the spans that ended in the last minute before a session moved last, including
+// those of its steps: the process that moved it may have been killed before sending them. It does so once per
+// session.
+func (e *Engine) resendSpans(ctx context.Context, s *machine.State) {
+	if !telemetry.On() || s.Trace == "" {
+		return
+	}
+
+	if _, done := e.resent.LoadOrStore(s.SessionID, true); done {
+		return
+	}
+
+	if e.resends.Add(1)%10_000 == 0 { // an upper limit for memory: a span that is exported twice is still one span
+		e.resent.Clear()
+	}
+
+	since := s.UpdatedAt.Add(-time.Minute)
+	for _, span := range endedSpans(s, partsOf(s)) {
+		if span.End.After(since) {
+			telemetry.Export(span)
+		}
+	}
+
+	for _, p := range partsOf(s) {
+		if p.Child != "" && p.Done() && p.CompletedAt.After(since) {
+			if r, err := e.records.Read(ctx, p.Child, nil); err == nil { // on an error its spans are lost
+				e.resendSpans(ctx, r.State)
+			}
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package workflow
+package workflow_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
+	. "deepwork/session/workflow"
 )
 
 // A checking is a project whose step one has checks, with a server and a session at that step.

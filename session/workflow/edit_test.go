@@ -1,4 +1,4 @@
-package workflow
+package workflow_test
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"deepwork/session/judging"
 	"deepwork/session/replies"
 	"deepwork/session/store"
+	. "deepwork/session/workflow"
 )
 
 func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
@@ -69,7 +70,7 @@ func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
 
 	before := toJSON(t, p.record(id))
 	refused(t, starting(another, "alpha", "main"), session.ToolError, "instructions_missing", "one.md")
-	testkit.Equal(t, len(another.stackOf(ctx, "")), 0, "sessions that began")
+	testkit.Equal(t, len(stackOf(t, another)), 0, "sessions that began")
 
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.ToolError, "instructions_missing", "two.md",
 		"nothing has moved")
@@ -125,7 +126,7 @@ func TestGoToStep(t *testing.T) {
 func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
 	p := simpleProject(t)
 	srv := p.open()
-	srv.definitions.MaxKnown = 3
+	srv.SetMaxKnown(3)
 	first := srv.Connect("local")
 	p.start(first, "alpha", "main")
 	for i := range 10 {
@@ -204,7 +205,7 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 func TestACheckoutOfAnotherPathIsReviewed(t *testing.T) {
 	p, _, rev, _, id := underReview(t)
 	second := p.reopen(rev, at(task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: p.root}))
-	second.records.Sessions = began{second.records.Sessions, "/home/red/p"}
+	second.Records().Sessions = began{second.Records().Sessions, "/home/red/p"}
 	c := second.Connect("local")
 	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`), replies.NextStep)
 	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "no"})))

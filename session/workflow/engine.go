@@ -1,21 +1,21 @@
-// Package workflow guides agents through the workflows of job.yml files: a pure state machine for one
-// session, an actor that has its state in this process, and the sessions of a project in a store that all its
-// servers share.
+// Package workflow guides agents through the workflows of job.yml files. An Engine has an actor for each session
+// that is in use here; package machine says what a command does to the session's state.
 //
-// No process owns a session. An actor applies a command to its copy of the state and writes the result if the
-// stored session still has that revision; otherwise it reads the session and applies the command again (see
-// apply). Effects outside of the record, such as a reviewer or a branch, are started by the process whose
-// write was made.
+// No process owns a session: it is in a store that all servers of a project share. An actor applies a command to
+// its copy of the state and writes the result if the stored session still has that revision; otherwise it reads
+// the session and applies the command again (see apply). Effects outside of the record, such as a reviewer or a
+// branch, are started by the process whose write was made.
 //
-// To change the package, know these concepts, 35 with those of package machine:
-//   - Engine, Conn, call: who asks for what, and what identifies a repetition;
+// Callers name a session by its id. Package connection finds it for those that do not.
+//
+// To change the package, know these concepts, 33 with those of package machine:
+//   - Engine, Caller, FinishCall: what is done to a session, for whom, and what identifies a repetition;
 //   - actor, apply, commit: how a state changes;
-//   - stack, root, resumable: which session a call is about;
-//   - finishCall, candidate, review, runner: how a step is finished, and who reviews it; package pin says by which
-//     settings;
+//   - root: where the files of a session are, and which sessions agents get here;
+//   - candidate, review, runner: how a step is finished, and who reviews it; package pin says by which settings;
 //   - bound: the content that the checks of a step are about (package check);
 //   - evidence, grant, question, hand-in, decision: what a person sees and does, and why a step is finished;
-//   - branch due, export, follower: what follows from a transition;
+//   - branch due, export, follower, end: what follows from a transition;
 //   - form (package job): an entry that is more than steps, such as a workflow; item and round, the steps of such an
 //     entry; nestedWrites, the sessions that a transition begins or goes on with besides its own;
 //   - of package machine: State, part, definition, entry, plan, try, stored reply, withdrawal.
@@ -25,9 +25,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,6 +39,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/gate"
 	"deepwork/session"
@@ -51,7 +50,6 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/pin"
 	"deepwork/session/record"
-	"deepwork/session/replies"
 	"deepwork/session/state"
 	"deepwork/session/store"
 )
@@ -100,12 +98,10 @@ type Engine struct {
 	records     *record.Store
 	definitions *definition.Store
 	policy      *pin.Policy
-	requests    sync.Map // calls with a request_id in progress: store.Key -> chan struct{}
 	system      *actor.System
 	sessions    *actor.Registry[string, message]
 	resent      sync.Map // sessions whose last spans were exported again: id -> true
 	resends     atomic.Int64
-	jobs        atomic.Pointer[encodedJobs]
 	exports     *export.Files
 	runner      string        // this process, as the store's name for who runs reviews
 	ran         atomic.Bool   // a review has run
@@ -120,14 +116,13 @@ type Engine struct {
 	mu      sync.Mutex          // guards the following fields
 	closed  bool                // no more work may start outside the actors
 	running map[string]*running // by session and step
-	conns   map[*Conn]struct{}
-	ends    map[*end]bool // the work of ending
+	ends    map[*end]bool       // the work of ending
 }
 
 // Open makes the engine of a project. The project folder need not have a .deepwork yet. The engine registers
 // with the project's servers at its first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
-	e := &Engine{Options: o, conns: map[*Conn]struct{}{}, ends: map[*end]bool{},
+	e := &Engine{Options: o, ends: map[*end]bool{},
 		running: map[string]*running{}, closing: make(chan struct{})}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.Reviewing == nil {
@@ -298,7 +293,6 @@ func (e *Engine) enter(ctx context.Context) error {
 
 // Stats are metrics of an Engine.
 type Stats struct {
-	Active int         // sessions on the stacks of connections here, as last read
 	Awake  int         // sessions with an actor in memory
 	Actors actor.Stats // sessions and their mailboxes
 	record.Figures
@@ -306,7 +300,6 @@ type Stats struct {
 
 // Add adds the figures of another engine.
 func (s *Stats) Add(other Stats) {
-	s.Active += other.Active
 	s.Awake += other.Awake
 	s.Actors.Actors += other.Actors.Actors
 	s.Actors.Waiting += other.Actors.Waiting
@@ -317,14 +310,32 @@ func (s *Stats) Add(other Stats) {
 
 // Stats returns the current figures. It visits every actor in memory, without delaying them.
 func (e *Engine) Stats() Stats {
-	s := Stats{Awake: e.sessions.Len(), Actors: e.system.Stats(), Figures: e.records.Figures()}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for c := range e.conns {
-		s.Active += len(c.Stack())
-	}
-	return s
+	return Stats{Awake: e.sessions.Len(), Actors: e.system.Stats(), Figures: e.records.Figures()}
 }
+
+// Step returns a step of a session by the definition that was stored when the session last moved.
+func (e *Engine) Step(s *machine.State, stepID string) (*job.Step, error) {
+	def, err := e.Definition(s)
+	if err != nil {
+		return nil, err
+	}
+	if def.Workflow.Find(stepID) < 0 {
+		return nil, fmt.Errorf("session %s has no step %q", s.SessionID, stepID)
+	}
+	return def.Job.Step(stepID), nil
+}
+
+// Definition returns the definition that was stored when a session last moved.
+func (e *Engine) Definition(s *machine.State) (*machine.Definition, error) {
+	def, err := e.definitions.Kept(s.Definition)
+	if err != nil {
+		return nil, fmt.Errorf("reading the definition of session %s: %w", s.SessionID, err)
+	}
+	return def.For(s), nil
+}
+
+// triedListed is the maximum number of rows read to find those that wait for a person.
+const triedListed = 10_000
 
 // ask has a session's actor apply a command to the session's current state, and returns the result.
 func ask[R any](
@@ -366,99 +377,6 @@ func askWithin[R any](
 	}
 
 	return r, fmt.Errorf("asking session %s: %w", id, err)
-}
-
-// A Conn is one MCP connection to the engine, or serves requests that come without one. Its methods may be
-// called concurrently. Each returns a *session.Error if the call is refused, and other errors for failures.
-type Conn struct {
-	engine    *Engine
-	identity  string
-	stateless bool // made by ConnectStateless
-
-	calls sync.WaitGroup
-	last  atomic.Pointer[[]replies.StackEntry] // the stack as it was last read
-
-	mu     sync.Mutex // guards the following fields, and closing: no call starts once closed
-	closed bool
-	stack  stack
-	ended  []ended
-	moves  int // transitions made on this connection
-}
-
-// Connect makes an MCP connection. identity is the caller's name; only callers with the identity that started
-// a session have access to it. The connection's stack is the sessions that it began or resumed; it is kept in
-// memory only.
-func (e *Engine) Connect(identity string) *Conn {
-	c := &Conn{engine: e, identity: identity, stack: stack{parents: map[string]string{}}}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.conns[c] = struct{}{}
-	return c
-}
-
-// ConnectStateless returns a Conn for requests of an identity that come without a connection (DESIGN
-// "Stacks"). The stack of a call is the session that it names and the ones that is nested in. A call without
-// session_id needs the identity to have exactly one branch of active sessions that no connection works on;
-// else the StateError session_id_needed lists them. start_workflow without parent_session_id starts a root
-// session. Nothing is kept between calls.
-func (e *Engine) ConnectStateless(identity string) *Conn {
-	return &Conn{engine: e, identity: identity, stateless: true}
-}
-
-// Close ends the connection: later calls are refused, and those in progress run to their end. It writes
-// nothing: the sessions can be resumed by their session_id, here or at any other server.
-func (c *Conn) Close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.engine.mu.Lock()
-	delete(c.engine.conns, c)
-	c.engine.mu.Unlock()
-}
-
-// connectionClosing returns the error for a call on a closing connection.
-func connectionClosing() *session.Error {
-	return session.NotNow(codes.ShuttingDown,
-		"This connection is closing. Connect again; its sessions can be resumed by their session_id.")
-}
-
-// enter starts a call, which c.calls.Done ends.
-func (c *Conn) enter() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return connectionClosing()
-	}
-	c.calls.Add(1)
-	return nil
-}
-
-// caller returns what identifies a call to its session's actor. Only calls with a request_id are identified
-// by their arguments.
-func (c *Conn) caller(ctx context.Context, tool string, requestID *string, args any) (caller, error) {
-	from := session.CallerOf(ctx)
-	by := ""
-	if !c.stateless {
-		by = c.engine.server()
-	}
-	who := caller{
-		Identity: c.identity,
-		Channel:  from.Channel,
-		Person:   from.Has(session.RightPerson),
-		MovedBy:  &by,
-		Call:     machine.Call{Tool: tool, RequestID: requestID, ID: randomID(8)},
-	}
-	if requestID == nil {
-		return who, nil
-	}
-
-	raw, err := json.Marshal(args)
-	if err != nil {
-		return caller{}, fmt.Errorf("encoding the arguments of %s: %w", tool, err)
-	}
-	sum := sha256.Sum256(raw)
-	who.Call.ArgsDigest = hex.EncodeToString(sum[:])
-	return who, nil
 }
 
 // randomID returns 2n hexadecimal characters.

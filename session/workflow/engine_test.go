@@ -1,4 +1,4 @@
-package workflow
+package workflow_test
 
 import (
 	"fmt"
@@ -12,10 +12,12 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/definition"
 	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
+	. "deepwork/session/workflow"
 )
 
 func starting(c *Conn, jobName, workflow string) error {
@@ -269,9 +271,9 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 
 func TestCheckWorkflow(t *testing.T) {
 	srv := simpleProject(t).open()
-	testkit.Works(t, errOf(CheckWorkflow(ctx, srv.catalog, "alpha", "main")))
+	testkit.Works(t, errOf(definition.CheckWorkflow(ctx, srv.catalog, "alpha", "main")))
 	for _, c := range [][3]string{{"none", "main", "job_not_found"}, {"alpha", "none", "workflow_not_found"}} {
-		refused(t, errOf(CheckWorkflow(ctx, srv.catalog, c[0], c[1])), session.ToolError, c[2])
+		refused(t, errOf(definition.CheckWorkflow(ctx, srv.catalog, c[0], c[1])), session.ToolError, c[2])
 	}
 }
 
@@ -284,7 +286,7 @@ func FuzzOutputs(f *testing.F) {
 	step := &job.Step{ID: "a", Outputs: []job.Output{{Name: "a_out", Type: job.File, Required: true}}}
 	root := f.TempDir() // an empty project
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		out, _, err := checkOutputs(root, step, raw)
+		out, _, err := CheckOutputs(root, step, raw)
 		testkit.Need(t, session.CodeOf(err) != "", "not refused: %v, %v", out, err)
 		outputs.Same(raw, outputs.Map{{Key: "a_out", Value: outputs.Value{Paths: []string{"x"}}}})
 	})

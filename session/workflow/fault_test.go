@@ -1,4 +1,4 @@
-package workflow
+package workflow_test
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/store"
+	. "deepwork/session/workflow"
 )
 
 func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
@@ -37,7 +38,7 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 		session.StateError, "not_saved")
 	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), on, "the branch after the failed start")
 	testkit.Equal(t, p.git("branch", "--list", "deepwork/*full*"), "", "branches that the failed start left")
-	testkit.Equal(t, fmt.Sprint(c.stackOf(ctx, "")), "[{alpha/main one "+id+"}]", "stack")
+	testkit.Equal(t, fmt.Sprint(stackOf(t, c)), "[{alpha/main one "+id+"}]", "stack")
 
 	disk.full.Store(nil)
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`).BeginStep.StepID,
@@ -232,8 +233,8 @@ var errNoSpace = errors.New("no space left on device")
 
 // makeFaulty puts a faulty store between a server and its stores.
 func (s *server) makeFaulty() *faulty {
-	f := &faulty{Sessions: s.records.Sessions}
-	s.records.Sessions = f
+	f := &faulty{Sessions: s.Records().Sessions}
+	s.Records().Sessions = f
 	return f
 }
 

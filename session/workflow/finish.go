@@ -21,18 +21,7 @@ import (
 	"deepwork/session/outputs"
 	"deepwork/session/record"
 	"deepwork/session/replies"
-	"deepwork/session/store"
 )
-
-// finished is the result of a finished_step.
-type finished struct {
-	Row      store.Session // the session after the call
-	Reply    *replies.Finish
-	Began    []store.Session // sessions that it has begun, for steps that are workflows
-	Recorded bool            // a transition or the answer was stored; false for a repetition and for needs work
-
-	question *decision // what the caller's client may ask its user; nil means nothing
-}
 
 // needsWork returns the reply to a call that has not finished its step.
 func (a *sessionActor) needsWork(notice, feedback string) *finished {
@@ -49,7 +38,7 @@ type finishCall struct {
 	until    time.Time       // the time by which the reply must be sent
 	from     context.Context // the caller's context: once it ends nothing may move, since nobody gets the reply
 	progress ProgressFunc    // may be nil
-	conn     *Conn           // gets the transition once it is durable
+	moved    func(*Ended)    // see FinishCall
 
 	// step is the step that was current when the call arrived, if its outputs are judged; it stays the same
 	// if the session moves on meanwhile. At first it is "".
@@ -330,11 +319,11 @@ func (a *sessionActor) complete(ctx context.Context, c *candidate) (*finished, e
 		return nil, err
 	}
 
-	var over *ended
+	var over *Ended
 	if next.Status != machine.Active || len(made.writes) > 0 {
-		over = &ended{id: a.id, step: c.plan.Step.ID, outputs: c.outputs}
+		over = &Ended{SessionID: a.id, Step: c.plan.Step.ID, Outputs: c.outputs}
 	}
-	c.m.conn.moved(over) // before it is stored: meanwhile the caller may leave and repeat the call
+	c.m.moved(over) // before it is stored: meanwhile the caller may leave and repeat the call
 
 	w := record.Defining(def)
 	w.Also = made.writes

@@ -1,4 +1,4 @@
-package workflow
+package workflow_test
 
 import (
 	"fmt"
@@ -12,11 +12,13 @@ import (
 	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/connection"
 	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/record"
 	"deepwork/session/replies"
+	. "deepwork/session/workflow"
 )
 
 // obsolete is why a person drops an item.
@@ -277,11 +279,11 @@ func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
 	testkit.True(t, strings.Contains(notice, "waits for a person") && !strings.Contains(notice, "sessions override"),
 		"a command that finds nothing to override yet: %s", notice)
 
-	id := c.stackOf(ctx, "")[0].SessionID
+	id := stackOf(t, c)[0].SessionID
 	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions,
 		"is completed, call finished_step with step_id 'workflow:beta/publish'")
 
-	says(t, p.finish(c, `{"outputs":{}}`), replies.NeedsWork, overrideCommand(id, "workflow:beta/publish"))
+	says(t, p.finish(c, `{"outputs":{}}`), replies.NeedsWork, OverrideCommand(id, "workflow:beta/publish"))
 	testkit.True(t, p.record(id).Progress("workflow:beta/publish").Unfit() != nil,
 		"what a person is to let through is not recorded")
 
@@ -459,7 +461,7 @@ func TestForms_TwoCallsEndOneRound(t *testing.T) {
 	testkit.Write(t, s.path+".wait", "")
 	p, c, began := repeating(t, s, testStep{id: "fix", outputs: oneText})
 	waiting, again := make(chan struct{}, 2), 0
-	with := WithProgress(ctx, func(int, int, string) { waiting <- struct{}{} })
+	with := connection.WithProgress(ctx, func(int, int, string) { waiting <- struct{}{} })
 	var calls []chan answered
 	for range 2 {
 		calls = append(calls, beside(t, with, c, `{"outputs":{"said":"x"},"step_id":"fix"}`))
@@ -640,8 +642,8 @@ func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	p.finish(c, hello)
 	const step = "workflow:beta/publish"
 	testkit.Must(t, srv.GoToFor(ctx, id, step, 0))
-	parent := testkit.Get(srv.records.Read(ctx, id, nil)).Must(t)
-	child := testkit.Get(srv.records.Read(ctx, parent.State.Progress(step).Child, nil)).Must(t)
+	parent := testkit.Get(srv.Records().Read(ctx, id, nil)).Must(t)
+	child := testkit.Get(srv.Records().Read(ctx, parent.State.Progress(step).Child, nil)).Must(t)
 	testkit.True(t, child.Row.Root == worktree && child.Row.AttemptID == "attempt-1", "the row %+v", child.Row)
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+child.Row.ID+`"}`)
 	r := p.finish(c, `{"outputs":{},"session_id":"`+child.Row.ID+`"}`)

@@ -1,4 +1,4 @@
-package workflow
+package workflow_test
 
 import (
 	"bytes"
@@ -26,6 +26,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/check"
+	"deepwork/session/connection"
 	"deepwork/session/export"
 	"deepwork/session/machine"
 	"deepwork/session/pin"
@@ -37,6 +38,7 @@ import (
 	"deepwork/session/store/local"
 	"deepwork/session/store/postgres"
 	"deepwork/session/store/postgres/pgtest"
+	. "deepwork/session/workflow"
 )
 
 // patience is how long a test waits for what must come, on a machine that is busy with other things too; it
@@ -177,9 +179,12 @@ func (p *project) simple(name string) *project {
 	return p
 }
 
+// A Conn is one connection of a server.
+type Conn = connection.Conn
+
 // A server is an engine with its catalog, as a server process has them.
 type server struct {
-	*Engine
+	*connection.Server
 	catalog *catalog.Catalog
 	stop    func() // ends it; what it did is then as after a crash of the process, since nothing is written at the end
 }
@@ -244,7 +249,7 @@ func (p *project) open(change ...func(*Options)) *server {
 		}
 	})
 	p.t.Cleanup(stop)
-	return &server{Engine: e, catalog: c, stop: stop}
+	return &server{Server: connection.NewServer(e), catalog: c, stop: stop}
 }
 
 // command returns an engine as commands open one: without jobs and a gate.
@@ -312,11 +317,13 @@ func beside(t testing.TB, ctx context.Context, c *Conn, args string) chan answer
 // waitsElsewhere waits until a call at the server waits for what another one does for the session.
 func (s *server) waitsElsewhere(t *testing.T, id string) {
 	t.Helper()
-	testkit.Until(t, "waiting for another server", func() bool {
-		s.follower.mu.Lock()
-		defer s.follower.mu.Unlock()
-		return s.follower.waiting[id] != nil
-	})
+	testkit.Until(t, "waiting for another server", func() bool { return s.Awaited(id) })
+}
+
+// stackOf reads the stack of a connection.
+func stackOf(t testing.TB, c *Conn) []replies.StackEntry {
+	t.Helper()
+	return testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack
 }
 
 // stepOf returns the id of the step that begins, "" if none does.

@@ -11,6 +11,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/branch"
 	"deepwork/session/codes"
+	"deepwork/session/definition"
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/pin"
@@ -139,14 +140,7 @@ func (a *sessionActor) beginDue(ctx context.Context, def *machine.Definition) er
 
 	next, made := a.state.Next(e.now()), &nestedWrites{root: a.root()}
 	if len(turns) > 0 {
-		texts, err := e.definitions.Texts(def, turns)
-		if err == nil {
-			def, err = e.protect(ctx, made.root, next, def, turns)
-		}
-		if err == nil {
-			def, err = e.definitions.Keep(def, texts)
-		}
-		if err != nil {
+		if def, _, err = e.beginning(ctx, made.root, next, def, turns); err != nil {
 			return err
 		}
 		next.TakeTurns(def, turns, next.UpdatedAt)
@@ -211,7 +205,7 @@ func (e *Engine) callee(
 	}
 
 	name := cmp.Or(st.Call.Job, parent.JobName)
-	j, err := findJob(ctx, e.Catalog, name)
+	j, err := definition.FindJob(ctx, e.Catalog, name)
 	if err != nil && of.Kept && name == parent.JobName { // the job is gone, or does not load
 		j, err = of.Job, nil
 	}
@@ -230,7 +224,7 @@ func (e *Engine) callee(
 	}
 	wf := j.Workflow(st.Call.Workflow)
 	if wf == nil {
-		_, err := findWorkflow(j, st.Call.Workflow)
+		_, err := definition.FindWorkflow(j, st.Call.Workflow)
 		return refuse(cmp.Or[error](err,
 			session.Wrong(codes.WorkflowNotFound, "Job '%s' has no workflow '%s'.", j.Name, st.Call.Workflow)))
 	}
@@ -248,7 +242,7 @@ func (e *Engine) callee(
 	if err != nil {
 		return refuse(err)
 	}
-	def, texts, err := e.beginning(ctx, root, def, inputs)
+	def, texts, err := e.first(ctx, root, def, inputs)
 	if err != nil {
 		return refuse(err)
 	}
@@ -278,6 +272,30 @@ func (e *Engine) callee(
 	}
 	child = child.WithSource(e.placeKey(), def.Job.Hash)
 	return child, &begunCall{r, def}, record.Defining(def), nil
+}
+
+// first returns the definition with which a session of the workflow begins, and the texts of its first steps.
+func (e *Engine) first(
+	ctx context.Context, root string, def *machine.Definition, inputs outputs.Map,
+) (*machine.Definition, machine.Instructions, error) {
+	if err := e.definitions.CheckSchemas(def); err != nil {
+		return nil, nil, err
+	}
+	return e.beginning(ctx, root, nil, def, machine.First(def, inputs))
+}
+
+// beginning returns the definition with which the steps of an entry begin, and their texts. s is nil in a new session.
+func (e *Engine) beginning(
+	ctx context.Context, root string, s *machine.State, def *machine.Definition, entry job.Entry,
+) (*machine.Definition, machine.Instructions, error) {
+	texts, err := e.definitions.Texts(def, entry)
+	if err == nil {
+		def, err = e.protect(ctx, root, s, def, entry)
+	}
+	if err == nil {
+		def, err = e.definitions.Keep(def, texts)
+	}
+	return def, texts, err
 }
 
 // resume goes on with the session that called the one that is complete in next. The reply to the completing

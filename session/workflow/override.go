@@ -49,7 +49,7 @@ func nobodyMay(id, stepID string) error {
 }
 
 // overrideCommand returns the command that a person types to override.
-func overrideCommand(id, stepID string) string {
+func OverrideCommand(id, stepID string) string {
 	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", id, session.InShell(stepID))
 }
 
@@ -69,7 +69,7 @@ func closing(how pin.Reviewing, id, stepID string) (string, error) {
 			"run `%s` at a terminal, in the project: only a person may close this step (quality_gate.override is "+
 			"human).\n4. When they have done so, call finished_step again with session_id '%s', step_id '%s' and the "+
 			"same outputs, without quality_review_override_reason.",
-			overrideCommand(id, stepID), id, stepID), nil
+			OverrideCommand(id, stepID), id, stepID), nil
 	}
 	return fmt.Sprintf("3. Then call finished_step again with session_id '%s', step_id '%s', the same outputs and "+
 		"notes, and quality_review_override_reason telling in a sentence what the review found and why the step now "+

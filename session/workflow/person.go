@@ -57,7 +57,7 @@ func (a *sessionActor) askPerson(ctx context.Context, c *candidate) (*finished, 
 	f.Reply.Going = &replies.Going{SessionID: a.id, StepID: stepID, Submission: u.ID}
 	f.Reply.Waits = &session.Waiting{Code: codes.PersonAwaited, RetryAfterMS: 30_000}
 	if c.how.Override == config.OverrideAgent || c.how.Override == "" {
-		f.question = &decision{Step: stepID, Digest: u.Content}
+		f.Asks = u.Content
 	}
 	return f, nil
 }
@@ -211,7 +211,7 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o judging.Overr
 	})
 }
 
-// GoToFor goes back to a step of a session; see Conn.GoTo. It is refused if the session has moved since the
+// GoToFor goes back to a step of a session; see GoTo. It is refused if the session has moved since the
 // person saw it, since it would undo steps finished meanwhile. seen is the revision that the person saw; 0
 // means any.
 func (e *Engine) GoToFor(ctx context.Context, id, stepID string, seen int64) error {
@@ -277,7 +277,7 @@ func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
 		args:  FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes},
 		until: time.Now().Add(e.AskTimeout),
 		from:  ctx,
-		conn:  e.ConnectStateless(r.Row.Identity),
+		moved: func(*Ended) {},
 	})
 	return err
 }
@@ -383,8 +383,8 @@ func (e *Engine) Awaiting(
 
 // CancelReview ends the judging of a submission that a finished_step waits for, by programs, reviewers or a person,
 // which makes it void. It changes nothing if that is over, and reports whether the submission is void.
-func (c *Conn) CancelReview(ctx context.Context, g replies.Going) (done bool, err error) {
-	err = c.engine.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ caller) error {
+func (e *Engine) CancelReview(ctx context.Context, g replies.Going) (done bool, err error) {
+	err = e.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ caller) error {
 		u := a.state.Past(g.StepID).By(g.Submission)
 		done = u != nil && u.Void != nil
 		if !u.Running() && u.With() != judging.ByPerson {

@@ -1,4 +1,4 @@
-package workflow
+package workflow_test
 
 import (
 	"context"
@@ -13,9 +13,11 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/connection"
 	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
+	. "deepwork/session/workflow"
 )
 
 const (
@@ -213,7 +215,8 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 
 // asking is the context of a call whose client asks its user with ask.
 func asking(ask func(ctx context.Context, question string) (*machine.Answer, bool)) context.Context {
-	return WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func() bool { return true }, nil,
+	return connection.WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)),
+		func() bool { return true }, nil,
 		func(ctx context.Context, _, question string) (*machine.Answer, bool) { return ask(ctx, question) })
 }
 
@@ -302,7 +305,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			return e.AbortFor(ctx, id, "not needed")
 		}, "step_moved_on"},
 		"by other outputs": {func(e *Engine, id, _ string) error {
-			return errOf(e.Connect("local").Finish(ctx,
+			return errOf(connection.NewServer(e).Connect("local").Finish(ctx,
 				FinishArgs{Outputs: outputsOf("report", "bad.md"), StepID: new("one"), SessionID: &id}))
 		}, "review_superseded step_moved_on"}, // the second one between the two transitions of the other call
 	} {
@@ -325,7 +328,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			testkit.True(t, (x.err != nil || x.r.Status == replies.NextStep), "reply %s, %v", toJSON(t, x.r), x.err)
 
 			// an answer that comes too late
-			_ = errOf(conn.Finish(WithAsk(ctx, nil, []string{id + "/one/d"}, nil),
+			_ = errOf(conn.Finish(connection.WithAsk(ctx, nil, []string{id + "/one/d"}, nil),
 				FinishArgs{Outputs: outputsOf("report", "good.md")}))
 			testkit.Equal(t, p.record(outer).Revision, 0, "the workflow below was moved")
 		})
@@ -370,7 +373,7 @@ func TestAnAnswerThatComesAgain(t *testing.T) {
 		{"d", machine.Answer{At: time.Unix(2, 0), Identity: "ann"}, false},
 		{"e", given, false},
 	} {
-		err := (&sessionActor{state: s}).decide(decision{Step: "one", Digest: c.digest, Answer: c.answer})
+		err := Decide(s, "one", c.digest, c.answer)
 		testkit.Equal(t, err == nil, c.again, "%s, %+v: %v", c.digest, c.answer, err)
 	}
 }

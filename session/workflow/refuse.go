@@ -142,7 +142,7 @@ func (a *sessionActor) barred(ctx context.Context, c *candidate) (why judging.Wh
 		what = fmt.Sprintf("Only a person may override the reviews of step '%s' (quality_gate.override is human). If "+
 			"the user wants that, ask them to run `%s` at a terminal, in the project, then call finished_step again "+
 			"with the same outputs and without quality_review_override_reason. Without it the outputs are reviewed.",
-			stepID, overrideCommand(a.id, stepID))
+			stepID, OverrideCommand(a.id, stepID))
 	case judging.NobodyMay:
 		what = fmt.Sprintf("Nobody may override the reviews of step '%s' (quality_gate.override is never). Call "+
 			"finished_step without quality_review_override_reason: the outputs are reviewed.", stepID)
@@ -197,7 +197,7 @@ func (a *sessionActor) unfit(c *candidate) (*finished, error) {
 	person := ""
 	if c.how.Override != config.OverrideNever {
 		person = fmt.Sprintf(" Only a person may pass over this: if the user wants that, ask them to run `%s` at a "+
-			"terminal, in the project, and hand in the same outputs again.", overrideCommand(a.id, st.ID))
+			"terminal, in the project, and hand in the same outputs again.", OverrideCommand(a.id, st.ID))
 	}
 	return a.needsWork(c.def.Notice,
 		fmt.Sprintf("Outputs of step '%s' do not satisfy their schemas:\n%sCorrect them, and call finished_step "+
@@ -215,7 +215,7 @@ func (a *sessionActor) exhausted(c *candidate, why string) (*finished, error) {
 		fmt.Sprintf("Step '%s' is done, but %s. Tell the user: a person may let the workflow go on with `%s`, after "+
 			"which you call finished_step again with the same outputs; go_to_step starts the steps of this round "+
 			"again.",
-			st.ID, why, overrideCommand(a.id, st.ID))), nil
+			st.ID, why, OverrideCommand(a.id, st.ID))), nil
 }
 
 // reviewFile returns the project name and the path of a self-review's instructions.
@@ -290,7 +290,7 @@ func (a *sessionActor) failedChecks(c *candidate, times int, failed []*judging.V
 		len(failed), len(c.plan.Step.Checks), c.plan.Step.ID, times, then)
 	if judging.Text(c.m.args.OverrideReason) != "" {
 		fmt.Fprintf(&b, " quality_review_override_reason skips no check: only a person passes over one, by `%s` at a "+
-			"terminal.", overrideCommand(a.id, c.plan.Step.ID))
+			"terminal.", OverrideCommand(a.id, c.plan.Step.ID))
 	}
 	for _, v := range failed {
 		fmt.Fprintf(&b, "\n\nCheck '%s' (%s) failed. %s", v.RunEach, strings.Join(v.Check.Command, " "), v.Feedback)

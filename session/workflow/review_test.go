@@ -1,4 +1,4 @@
-package workflow
+package workflow_test
 
 import (
 	"context"
@@ -12,10 +12,12 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/connection"
 	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/store"
+	. "deepwork/session/workflow"
 )
 
 // The calls that hand in the files of the reviewed job.
@@ -139,7 +141,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 				toJSON(t, one))
 			testkit.Need(t, one.CompletedAt == nil, "a verdict that nobody waited for moved the session: %s",
 				toJSON(t, one))
-			testkit.Equal(t, c.stackOf(ctx, "")[0].Step, "one",
+			testkit.Equal(t, stackOf(t, c)[0].Step, "one",
 				"a verdict that nobody waited for moved the session: %s", toJSON(t, one))
 
 			says(t, p.finish(c, good), replies.NextStep)
@@ -322,7 +324,7 @@ func TestTheSameCallsJoinOneReview(t *testing.T) {
 		joined := make(chan struct{}, 4) // a call is told how its review is as it joins it
 		for range 4 {
 			once := sync.OnceFunc(func() { joined <- struct{}{} })
-			all = append(all, beside(t, WithProgress(ctx, func(int, int, string) { once() }), c, call))
+			all = append(all, beside(t, connection.WithProgress(ctx, func(int, int, string) { once() }), c, call))
 		}
 		for range 4 {
 			<-joined
@@ -367,7 +369,7 @@ func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 		}
 		leave()
 	}
-	testkit.Equal(t, len(c.stackOf(ctx, "")), 2, "sessions")
+	testkit.Equal(t, len(stackOf(t, c)), 2, "sessions")
 }
 
 func TestTwoServersShareAReview(t *testing.T) {
@@ -400,8 +402,8 @@ func TestAReviewIsTakenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t).reviewedJob(reviewedStep)
 			first, rev, c, id := p.reviewed()
-			first.reviewLife = 50 * time.Millisecond
-			first.records.Sessions = cutOff{first.records.Sessions}
+			first.SetReviewLife(50 * time.Millisecond)
+			first.Records().Sessions = cutOff{first.Records().Sessions}
 			its := &reviewer{t: t, dir: t.TempDir()}
 			its.how.Store(rev.how.Load())
 			second := p.reopen(its)
@@ -470,6 +472,7 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 			return errOf(c.Finish(ctx, a))
 		}
 	}
+	var handed int64
 	for name, c := range map[string]struct {
 		code    string
 		reviews int
@@ -488,15 +491,8 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 			OverrideReason: new("Nobody needs it"),
 		})},
 		"by its caller": {"review_failed", 1, func(c *Conn, id string) error {
-			r, err := c.engine.records.Read(ctx, id, nil)
-			if err != nil {
-				return err
-			}
-			return testkit.Get(c.CancelReview(ctx, replies.Going{
-				SessionID:  id,
-				StepID:     "one",
-				Submission: r.State.Progress("one").Handed().ID,
-			})).Err()
+			g := replies.Going{SessionID: id, StepID: "one", Submission: handed}
+			return testkit.Get(c.CancelReview(ctx, g)).Err()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -508,6 +504,7 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 			rev.runs(1)
 			calls = append(calls, beside(t, ctx, second.Connect("local"), call))
 			second.waitsElsewhere(t, id)
+			handed = p.record(id).Progress("one").Handed().ID
 			done := make(chan error, 1)
 			go func() { done <- c.do(third.Connect("local"), id) }()
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -14,6 +16,7 @@ import (
 	"deepwork/session/export"
 	"deepwork/session/judging"
 	"deepwork/session/machine"
+	"deepwork/session/outputs"
 	"deepwork/session/record"
 	"deepwork/session/store"
 )
@@ -85,6 +88,9 @@ func checkSessionID(id string) error {
 		jsontext.Clip(id, 100))
 }
 
+// Records returns the records of the sessions, to be read.
+func (e *Engine) Records() *record.Store { return e.records }
+
 // Read returns one session.
 func (e *Engine) Read(ctx context.Context, id string) (*machine.State, error) {
 	if err := checkSessionID(id); err != nil {
@@ -121,27 +127,6 @@ func GivenFor(s *machine.State, stepID string) (digest string, files []judging.F
 		return u.Bound, u.Files
 	}
 	return u.Content, u.Files
-}
-
-// Step returns a step of a session by the definition that was stored when the session last moved.
-func (e *Engine) Step(s *machine.State, stepID string) (*job.Step, error) {
-	def, err := e.Definition(s)
-	if err != nil {
-		return nil, err
-	}
-	if def.Workflow.Find(stepID) < 0 {
-		return nil, fmt.Errorf("session %s has no step %q", s.SessionID, stepID)
-	}
-	return def.Job.Step(stepID), nil
-}
-
-// Definition returns the definition that was stored when a session last moved.
-func (e *Engine) Definition(s *machine.State) (*machine.Definition, error) {
-	def, err := e.definitions.Kept(s.Definition)
-	if err != nil {
-		return nil, fmt.Errorf("reading the definition of session %s: %w", s.SessionID, err)
-	}
-	return def.For(s), nil
 }
 
 // definitionsKept is how long definitions that no session needs are kept: a session that is just beginning
@@ -232,4 +217,121 @@ func (e *Engine) inspect(ctx context.Context, i *record.Inspection) error {
 	i.Report.Counts = append(i.Report.Counts, session.Count{N: i.Len(), What: "session",
 		Of: fmt.Sprintf("%d active, %d of them with a server", active, inUse)})
 	return nil
+}
+
+// A Progress says how far a session is, for callers outside it. Reading it changes nothing.
+type Progress struct {
+	SessionID    string
+	JobName      string
+	WorkflowName string
+	Status       machine.SessionStatus
+	StepID       string      // the current step, or the last one of an ended session
+	Done, Total  int         // steps of the workflow, including members of groups
+	Outputs      outputs.Map // of all completed steps, merged as in all_outputs
+	AbortReason  *string     // why it was aborted, or nil
+}
+
+// Session returns a session of this identity. For its errors see Progress.
+func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*machine.State, error) {
+	if !machine.IsSessionID(sessionID) {
+		return nil, session.Wrong(codes.BadSessionID,
+			"'%s' is not a session_id: expected 8 hexadecimal characters, as workflows-execute-tool gives it.",
+			jsontext.Clip(sessionID, 100)).With("argument", "execution_id").With("value", jsontext.Clip(sessionID, 100))
+	}
+
+	r, err := e.records.Read(ctx, sessionID, nil)
+	if err != nil {
+		return nil, err
+	}
+	if r.Row.Identity != identity {
+		return nil, e.records.Unknown(sessionID)
+	}
+
+	e.resendSpans(ctx, r.State)
+	return r.State, nil
+}
+
+// Newest returns the sessions of an identity that moved last, at most limit of them, with only their ids,
+// jobs and states.
+func (e *Engine) Newest(ctx context.Context, identity string, limit int) ([]store.Session, error) {
+	return e.records.List(ctx, store.SessionQuery{Identity: identity, Limit: limit, Brief: true})
+}
+
+// Children returns the active sessions of this identity that were started from these sessions.
+func (e *Engine) Children(
+	ctx context.Context, identity string, parents map[string]bool,
+) (all []*machine.State, err error) {
+	rows, err := e.records.List(ctx,
+		store.SessionQuery{Identity: identity, Active: true, Parents: slices.Sorted(maps.Keys(parents))})
+	for _, row := range rows {
+		r, err := e.records.Read(ctx, row.ID, nil)
+		switch {
+		case session.CodeOf(err) == codes.UnknownSession: // removed meanwhile
+		case err != nil:
+			return nil, err
+		default:
+			all = append(all, r.State)
+		}
+	}
+	return all, err
+}
+
+// Defined returns a step by the session's definition: the job's current one or, if the job no longer has the
+// workflow, the stored one. For an unknown step it returns an empty one.
+func (e *Engine) Defined(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) {
+	def, err := e.definitions.Current(ctx, s, e.placeKey())
+	if err != nil {
+		return nil, err
+	}
+	if step := def.Job.Step(stepID); step != nil {
+		return step, nil
+	}
+	return &job.Step{}, nil
+}
+
+// Progress returns the progress of a session of this identity, also after it ended, whichever connection or
+// server moved it. Errors: a ToolError, bad_session_id, for an invalid session_id; a StateError,
+// unknown_session, for one that does not exist or belongs to another identity; the file's error if it cannot
+// be read.
+func (e *Engine) Progress(ctx context.Context, identity, sessionID string) (*Progress, error) {
+	s, err := e.Session(ctx, identity, sessionID)
+	if err != nil {
+		return nil, err
+	}
+
+	x := &Progress{
+		SessionID: s.SessionID, JobName: s.JobName, WorkflowName: s.WorkflowName, Status: s.Status,
+		StepID: s.CurrentStepID, AbortReason: s.AbortReason,
+	}
+
+	def, err := e.definitions.Current(ctx, s, e.placeKey())
+	if err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	if err != nil { // the definition is lost, but the progress is known
+		e.Logger.Warn("telling of a session without its definition", "session", sessionID, "error", err)
+		def = nil
+	}
+	x.Outputs = s.AllOutputs(def)
+	x.Done, x.Total = s.Counts(def)
+	return x, nil
+}
+
+// ExportEnded exports again the spans of sessions that ended in the last minute, and that nobody goes on
+// with: the process that ended them may have been killed before sending them. Spans of unreadable sessions
+// are lost.
+func (e *Engine) ExportEnded(ctx context.Context) {
+	if !telemetry.On() {
+		return
+	}
+
+	rows, _ := e.records.List(ctx, store.SessionQuery{Ended: true, Limit: 100})
+	for _, row := range rows {
+		if time.Since(row.UpdatedAt) > time.Minute {
+			return
+		}
+		if r, err := e.records.Read(ctx, row.ID, nil); err == nil {
+			e.resendSpans(ctx, r.State)
+		}
+	}
 }

@@ -1,7 +1,6 @@
-package workflow
+package workflow_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,9 +14,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/actor/xslices"
-	"deepwork/catalog"
 	"deepwork/catalog/config"
-	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/definition"
@@ -26,6 +23,7 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/store"
+	. "deepwork/session/workflow"
 )
 
 func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
@@ -58,7 +56,7 @@ func TestAnyServerServesAnySession(t *testing.T) {
 	for name, second := range map[string]*server{"the same server": first, "another server": p.open()} {
 		c1, c2 := first.Connect("local"), second.Connect("local")
 		id := p.start(c1, "alpha", "main").BeginStep.SessionID
-		testkit.Equal(t, len(c2.stackOf(ctx, "")), 0, "%s: stack", name)
+		testkit.Equal(t, len(stackOf(t, c2)), 0, "%s: stack", name)
 
 		err := refusal(t, c2, `{"outputs":{"report":"r.md"}}`)
 		refused(t, err, session.StateError, "no_active_session")
@@ -71,9 +69,9 @@ func TestAnyServerServesAnySession(t *testing.T) {
 			"%s: it is taken up, which writes nothing", name)
 
 		p.finish(c1, `{"outputs":{"report":"r.md"}}`)
-		testkit.Equal(t, c2.stackOf(ctx, "")[0].Step, "two", "%s: stack", name)
+		testkit.Equal(t, stackOf(t, c2)[0].Step, "two", "%s: stack", name)
 		says(t, p.finish(c2, `{"outputs":{"report":"r.md"}}`), replies.WorkflowComplete)
-		testkit.Equal(t, len(c1.stackOf(ctx, "")), 0, "%s: stack", name)
+		testkit.Equal(t, len(stackOf(t, c1)), 0, "%s: stack", name)
 		refused(t, refusal(t, c1, `{"outputs":{"report":"r.md"}}`), session.StateError, "no_active_session")
 	}
 }
@@ -174,7 +172,9 @@ func TestResumableSessions(t *testing.T) {
 		"beta/main is already in progress in session '"+beta+"' (on the stack, at step 'one')")
 
 	testkit.Must(t, errOf(before.Abort(ctx, AbortArgs{Explanation: "x"})))
-	list := func(c *Conn) []replies.ResumableSession { return testkit.Get(c.GetWorkflows(ctx)).Must(t).Resumable }
+	list := func(c *Conn) []replies.ResumableSession {
+		return testkit.Get(c.GetWorkflows(ctx)).Must(t).Resumable
+	}
 	testkit.Equal(t, len(list(before)), 0, "those on the stack")
 	testkit.Equal(t, len(list(srv.Connect("local"))), 0, "those that another connection works on")
 	before.Close()
@@ -239,10 +239,9 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 	// It waits for others: a call that names no session is about the first one.
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, first, "got")
 
-	found, _, err := c.engine.resumable(ctx, "local", keptListed, c.engine.inUse(ctx, c.engine.open()))
-	testkit.Need(t, err == nil, "resumable: %v %v", found, err)
-	testkit.Need(t, len(found) == 1, "resumable: %v %v", found, err)
-	testkit.Equal(t, found[0].ID, root, "resumable: %v %v", found, err)
+	found := testkit.Get(c.GetWorkflows(ctx)).Must(t).Resumable
+	testkit.Need(t, len(found) == 1, "resumable: %v", found)
+	testkit.Equal(t, found[0].SessionID, root, "resumable")
 
 	reply := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &root})).Must(t)
 	testkit.True(t, reply.ResumedWorkflow == nil && len(reply.Stack) == 1, "got %s", toJSON(t, reply))
@@ -279,7 +278,7 @@ func TestAStackAThousandDeep(t *testing.T) {
 	for range 20 {
 		testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
 	}
-	testkit.Equal(t, len(c.stackOf(ctx, "")), deep-21, "depth")
+	testkit.Equal(t, len(stackOf(t, c)), deep-21, "depth")
 }
 
 // The figures of transitions and lists, each beside a reference of the same run. Run them with
@@ -301,7 +300,7 @@ func BenchmarkResumable(b *testing.B) {
 					next.Status, next.CompletedAt = machine.Completed, &s.StartedAt
 				}
 				testkit.Must(b, testkit.Get(
-					srv.records.Write(ctx, nil, store.Session{Root: p.root}, &next, &store.SessionWrite{})).Err())
+					srv.Records().Write(ctx, nil, store.Session{Root: p.root}, &next, &store.SessionWrite{})).Err())
 			}
 			c = srv.Connect("local")
 			for b.Loop() {
@@ -310,6 +309,9 @@ func BenchmarkResumable(b *testing.B) {
 		})
 	}
 }
+
+// keptListed is how many sessions are listed for a caller.
+const keptListed = 20
 
 // calls are those of a connection about a session, or about none that is named.
 func calls(c *Conn, id *string) []error {
@@ -678,55 +680,6 @@ func TestAGroupWithTooMuchText(t *testing.T) {
 	testkit.True(t, !strings.Contains(*r.Notice, "nil"), "the notice is %s", *r.Notice)
 }
 
-// manyJobs is a snapshot of n jobs.
-func manyJobs(n, description int) *catalog.Snapshot {
-	snap := &catalog.Snapshot{}
-	for i := range n {
-		j := &job.Job{
-			Name:      fmt.Sprintf("job_%05d", i),
-			Summary:   strings.Repeat("s", 200),
-			Workflows: []job.Workflow{{Name: "main", Summary: strings.Repeat("w", 200)}},
-		}
-		if description > 0 {
-			j.Description = new(strings.Repeat("d", description))
-		}
-		snap.Jobs = append(snap.Jobs, j)
-	}
-	return snap
-}
-
-// get_workflows of any number of jobs is bounded: descriptions go first, then jobs, and the notice says which
-// and where they are.
-func TestGetWorkflowsIsBounded(t *testing.T) {
-	for name, c := range map[string]struct {
-		snapshot *catalog.Snapshot
-		listed   int
-		words    []string
-	}{
-		"all of it": {manyJobs(1000, 2000), 1000, nil},
-		"long descriptions": {manyJobs(1000, 20_000), 1000,
-			[]string{"descriptions of the jobs are left out", "job.yml"}},
-		"10,000 jobs": {manyJobs(8000, 0), 8000, nil},
-		"too many jobs": {manyJobs(20_000, 10), -1,
-			[]string{"descriptions", "of 20000 jobs are listed", "`deepwork jobs`"}},
-	} {
-		enc := testkit.Get(encodeJobs(c.snapshot, nil)).Must(t)
-		var jobs []replies.JobInfo
-		testkit.Must(t, json.Unmarshal(enc.Jobs, &jobs))
-		testkit.Need(t, len(enc.Jobs) <= jobsBytes, "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
-		testkit.Need(t, (len(jobs) == c.listed || c.listed < 0), "%s: %d jobs in %d bytes", name, len(jobs),
-			len(enc.Jobs))
-		testkit.True(t, len(jobs) >= 1000, "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
-		testkit.Equal(t, c.words == nil, enc.Notice == nil, "%s: the notice is %v", name, enc.Notice)
-		testkit.ContainsAll(t, toJSON(t, enc.Notice), c.words, name)
-		for i, j := range jobs {
-			testkit.Need(t, j.Name == c.snapshot.Jobs[i].Name, "%s: job %d is %+v", name, i, j)
-			testkit.Need(t, len(j.Workflows) == 1, "%s: job %d is %+v", name, i, j)
-			testkit.Need(t, (len(c.words) == 0 || j.Description == nil), "%s: job %d is %+v", name, i, j)
-		}
-	}
-}
-
 // A person sees what was handed in, what has changed since they failed it, and nothing that was not handed in.
 func TestWhatAPersonJudges(t *testing.T) {
 	p := newProject(t).alpha("[one, two]", testStep{
@@ -759,7 +712,7 @@ func TestWhatAPersonJudges(t *testing.T) {
 		"b.png":     "\x89PNG\x0d\x0a\x1a\x0a0000",
 		"c.bin":     "\x00",
 		"d.html":    "<script>x</script>",
-		"big.txt":   strings.Repeat("x", maxHandedText+1),
+		"big.txt":   strings.Repeat("x", MaxHandedText+1),
 	})
 
 	testkit.Must(t, os.Truncate(filepath.Join(p.root, "big.txt"), 100<<20))
@@ -797,7 +750,7 @@ func TestWhatAPersonJudges(t *testing.T) {
 	testkit.Must(t, os.Remove(same))
 	p.write("same.json", "{}")
 	answer(false)
-	n := len(testkit.Get(srv.records.Judged(ctx, id, "one")).Must(t))
+	n := len(testkit.Get(srv.Records().Judged(ctx, id, "one")).Must(t))
 	testkit.True(t, n != 0 && n <= 3000, "%d bytes are kept", n)
 	testkit.WriteAll(t, p.root, map[string]string{"a.md": "one\nthree\n", "c.bin": "text now", "new.md": "new"})
 
@@ -852,7 +805,7 @@ func TestWhatAHandInIsComparedWith(t *testing.T) {
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	shows("hand-in", "fifth", "sixth")
 	testkit.Must(t, srv.AbortFor(ctx, id, "enough"))
-	testkit.Equal(t, testkit.Get(srv.records.Judged(ctx, id, "one")).Must(t), "",
+	testkit.Equal(t, testkit.Get(srv.Records().Judged(ctx, id, "one")).Must(t), "",
 		"what is kept of a session that has ended")
 }
 
@@ -862,10 +815,10 @@ func TestAHandInInShortIsBounded(t *testing.T) {
 		Text:     strings.Repeat(strings.Repeat("x", 3000)+"\n", 50),
 	}}, 1000)}
 	n := len(h.Brief())
-	testkit.True(t, n <= 2*maxBrief+10, "%d bytes", n)
+	testkit.True(t, n <= 2*MaxBrief+10, "%d bytes", n)
 
-	whole := (&HandIn{Files: []HandedFile{{Text: strings.Repeat("x\n", maxBriefLines)}}}).Brief()
-	testkit.True(t, strings.Count(whole, "| x\n") == maxBriefLines && !strings.Contains(whole, "…"),
+	whole := (&HandIn{Files: []HandedFile{{Text: strings.Repeat("x\n", MaxBriefLines)}}}).Brief()
+	testkit.True(t, strings.Count(whole, "| x\n") == MaxBriefLines && !strings.Contains(whole, "…"),
 		"a file that is shown whole: %s", whole)
 }
 

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"context"
 	"slices"
 	"strconv"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/spans"
-	"deepwork/session/store"
 )
 
 // A session's spans are made from its state alone. The process whose transition ends something exports its
@@ -26,27 +24,6 @@ func refOf(s *machine.State) telemetry.Ref {
 // begunAt returns the span of something that began at this time in a session.
 func begunAt(s *machine.State, kind, id string, at time.Time) telemetry.Ref {
 	return telemetry.Derive(telemetry.Parse(s.Trace), kind, s.SessionID, id, strconv.FormatInt(at.UnixMicro(), 10))
-}
-
-// traceFor returns the trace of a new session: that of the session around it, or its caller's.
-func (e *Engine) traceFor(ctx context.Context, parent string) string {
-	if telemetry.On() && parent != "" {
-		if r, err := e.records.Read(ctx, parent, nil); err == nil && r.State.Trace != "" { // else the caller's
-			return telemetry.Text(refOf(r.State))
-		}
-	}
-	return telemetry.Text(telemetry.Parent(ctx))
-}
-
-// An aboutSession is a message that says which session a call is about.
-type aboutSession struct {
-	message
-	from context.Context // the caller's context
-}
-
-func (m aboutSession) receive(ctx context.Context, a *sessionActor) {
-	telemetry.About(m.from, refOf(a.state))
-	m.message.receive(ctx, a)
 }
 
 // exportEnded exports the spans that ended between two states of a session. before is nil for a new one.
@@ -74,57 +51,6 @@ func unlike(all, others []part) (left []part) {
 		}
 	}
 	return left
-}
-
-// resendSpans exports again the spans that ended in the last minute before a session moved last, including
-// those of its steps: the process that moved it may have been killed before sending them. It does so once per
-// session.
-func (e *Engine) resendSpans(ctx context.Context, s *machine.State) {
-	if !telemetry.On() || s.Trace == "" {
-		return
-	}
-
-	if _, done := e.resent.LoadOrStore(s.SessionID, true); done {
-		return
-	}
-
-	if e.resends.Add(1)%10_000 == 0 { // an upper limit for memory: a span that is exported twice is still one span
-		e.resent.Clear()
-	}
-
-	since := s.UpdatedAt.Add(-time.Minute)
-	for _, span := range endedSpans(s, partsOf(s)) {
-		if span.End.After(since) {
-			telemetry.Export(span)
-		}
-	}
-
-	for _, p := range partsOf(s) {
-		if p.Child != "" && p.Done() && p.CompletedAt.After(since) {
-			if r, err := e.records.Read(ctx, p.Child, nil); err == nil { // on an error its spans are lost
-				e.resendSpans(ctx, r.State)
-			}
-		}
-	}
-}
-
-// ExportEnded exports again the spans of sessions that ended in the last minute, and that nobody goes on
-// with: the process that ended them may have been killed before sending them. Spans of unreadable sessions
-// are lost.
-func (e *Engine) ExportEnded(ctx context.Context) {
-	if !telemetry.On() {
-		return
-	}
-
-	rows, _ := e.records.List(ctx, store.SessionQuery{Ended: true, Limit: 100})
-	for _, row := range rows {
-		if time.Since(row.UpdatedAt) > time.Minute {
-			return
-		}
-		if r, err := e.records.Read(ctx, row.ID, nil); err == nil {
-			e.resendSpans(ctx, r.State)
-		}
-	}
 }
 
 // A part is a step's progress, and the time at which go_to_step left it; zero means never.

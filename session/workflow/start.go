@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"deepwork/actor/telemetry"
@@ -15,91 +14,44 @@ import (
 	"deepwork/session"
 	"deepwork/session/branch"
 	"deepwork/session/codes"
+	"deepwork/session/definition"
 	"deepwork/session/machine"
-	"deepwork/session/outputs"
 	"deepwork/session/pin"
 	"deepwork/session/record"
 	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
-// StartArgs are the parameters of start_workflow (seed 000, 001.3.2 and 3).
-type StartArgs struct {
-	Goal         string `json:"goal" arg:"What the user wants to achieve" max:"100000"`
-	JobName      string `json:"job_name" arg:"Job name from get_workflows"`
-	WorkflowName string `json:"workflow_name" arg:"Workflow name; any, if the job has only one"`
-	// Inputs are values of the workflow's inputs, by name: a text, a path, or a list of paths. null means none.
-	Inputs          map[string]outputs.Value `json:"inputs"`
-	InstanceID      *string                  `json:"instance_id"`
-	ParentSessionID *string                  `json:"parent_session_id"`
-	// agents use this name because other tools have it
-	SessionID *string `json:"session_id" arg:"Another name of parent_session_id" unlisted:"true"`
-	RequestID *string `json:"request_id" arg:"Any text, for retries"`
-
-	// Root starts a session without a parent, whatever is on the stack: it was ordered from outside, and
-	// others will continue it. It does not count as in use yet.
-	Root bool `json:"-"`
-	// Isolated is set by runs that give items worktrees of their own: see machine.State.
-	Isolated bool `json:"-"`
+// A Started is the result of a start_workflow.
+type Started struct {
+	Began []store.Session // the session, and those that it has begun for steps that are workflows
+	Reply *replies.Start
 }
 
-// Tags implements fieldtag.Tagger.
-func (StartArgs) Tags() map[string]string {
-	return map[string]string{
-		"Inputs":          `arg:"Values of the workflow's inputs, by name: texts, paths or lists of paths"`,
-		"InstanceID":      `arg:"Short name for the branch, such as acme. Default: the date"`,
-		"ParentSessionID": `arg:"Session to nest in, 8 hex digits. Default: top of the stack"`,
-	}
-}
-
-// Start starts a session and pushes it onto the stack (seed 000, 001.3). The session is on disk when it
-// returns.
-func (c *Conn) Start(ctx context.Context, a StartArgs) (*replies.Start, error) {
-	request := a.RequestID
-	a.RequestID = nil
-	return call(ctx, c, machine.ToolStart, request, &a, func(who caller) (*replies.Start, string, error) {
-		return c.start(ctx, who, a)
-	}, func(r *replies.Start, id string, replayed bool) {
-		r.SessionID = id
-		if replayed {
-			c.follow(ctx, r.BeginStep, id)
-		}
-		r.BeginStep = c.here(r.BeginStep)
-		if replayed || a.Root {
-			r.Stack = c.stackOf(ctx, id)
-		}
-		if !replayed || slices.ContainsFunc(r.Stack, func(e replies.StackEntry) bool { return e.SessionID == id }) {
-			return
-		}
-
-		rows, err := c.engine.records.List(ctx, store.SessionQuery{IDs: []string{id}})
-		if err == nil && len(rows) > 0 && rows[0].Status != string(machine.Active) {
-			r.Notice = replies.Notice(r.Notice,
-				fmt.Sprintf("This repeats the reply to the call that started session '%s', which has ended since (%s).",
-					id, rows[0].Status))
-		}
-	})
-}
-
-func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*replies.Start, string, error) {
-	e := c.engine
-	j, wf, err := c.toBegin(ctx, a)
+// Start starts a session (seed 000, 001.3). The session is on disk when it returns; if only its branch could not be
+// made, it is returned with the error. around returns the session to nest it in, "" for none, and a notice about the
+// workflow with this name, such as job/workflow; it is not called for a Root.
+func (e *Engine) Start(
+	ctx context.Context, who Caller, a StartArgs,
+	around func(ctx context.Context, workflow string) (parent, notice string, err error),
+) (*Started, error) {
+	j, wf, err := e.toBegin(ctx, a)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	def := machine.Define(j, wf.Name).For(&machine.State{Isolated: a.Isolated})
 	if len(wf.Entries) == 0 {
-		return nil, "", machine.NoSteps(def)
+		return nil, machine.NoSteps(def)
 	}
 	inputs, err := CheckInputs(e.Root, wf, a.Inputs)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 
-	parent, stack := "", []replies.StackEntry{}
+	parent, notice := "", ""
 	if !a.Root {
-		if parent, stack, err = c.parent(ctx, a); err != nil {
-			return nil, "", err
+		if parent, notice, err = around(ctx, j.Name+"/"+wf.Name); err != nil {
+			return nil, err
 		}
 	}
 
@@ -108,24 +60,23 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*replies.Sta
 		err = e.enter(ctx)
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 
-	def, texts, err := e.beginning(ctx, e.Root, def, inputs)
+	def, texts, err := e.first(ctx, e.Root, def, inputs)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	b := machine.NewSession{
 		Goal:       a.Goal,
 		Inputs:     inputs,
 		InstanceID: a.InstanceID,
-		Identity:   c.identity,
+		Identity:   who.Identity,
 		Place:      e.Place,
 		AttemptID:  e.Attempt,
 		At:         e.now(),
 		Call:       who.Call,
 		Texts:      texts,
-		Notice:     e.policy.Unclosable(how, def, 0),
 		Pinned:     e.policy.Pin(how, def, nil),
 		Isolated:   a.Isolated,
 		Trace:      e.traceFor(ctx, parent),
@@ -134,14 +85,12 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*replies.Sta
 	if parent != "" {
 		b.Parent = &parent
 	}
-	if !a.Root {
-		b.Notice = strings.TrimSpace(b.Notice + " " + c.duplicates(ctx, j.Name+"/"+wf.Name, stack))
-	}
-	b.Notice = strings.TrimSpace(lastGood(e.Catalog, j) + " " + otherName(a, j, wf) + b.Notice)
+	b.Notice = strings.TrimSpace(definition.LastGood(e.Catalog, j) + " " + otherName(a, j, wf) +
+		strings.TrimSpace(e.policy.Unclosable(how, def, 0)+" "+notice))
 	b.BranchName = branch.Name(j.Name, wf.Name, a.InstanceID, b.At)
 
 	if err := e.planBranch(ctx, &b); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 
 	by := *who.MovedBy
@@ -150,22 +99,12 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*replies.Sta
 	}
 	rows, r, err := e.create(ctx, how, def, b, by)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if !a.Root {
-		c.push(rows)
-		reply := *r
-		reply.Stack, r = c.onTop(stack, rows), &reply
-	}
-
-	c.moved(nil)
 	if b.BranchDue {
 		err = e.makeBranch(ctx, rows[0].ID, who)
 	}
-	if err != nil {
-		return nil, "", err
-	}
-	return r, rows[0].ID, nil
+	return &Started{rows, r}, err
 }
 
 // makeBranch makes the branch of a session that has begun.
@@ -177,18 +116,18 @@ func (e *Engine) makeBranch(ctx context.Context, id string, who caller) error {
 }
 
 // toBegin returns the job and the workflow that a call names.
-func (c *Conn) toBegin(ctx context.Context, a StartArgs) (*job.Job, *job.Workflow, error) {
+func (e *Engine) toBegin(ctx context.Context, a StartArgs) (*job.Job, *job.Workflow, error) {
 	if strings.TrimSpace(a.Goal) == "" {
 		return nil, nil, session.Wrong(codes.InvalidArgument,
 			"Argument \"goal\" is blank: say what the user wants to accomplish, and call again.").
 			With("argument", "goal")
 	}
 
-	j, err := findJob(ctx, c.engine.Catalog, a.JobName)
+	j, err := definition.FindJob(ctx, e.Catalog, a.JobName)
 	if err != nil {
 		return nil, nil, err
 	}
-	wf, err := findWorkflow(j, a.WorkflowName)
+	wf, err := definition.FindWorkflow(j, a.WorkflowName)
 	return j, wf, err
 }
 
@@ -199,26 +138,6 @@ func otherName(a StartArgs, j *job.Job, wf *job.Workflow) string {
 	}
 	return fmt.Sprintf("Job '%s' has no workflow '%s': its only one, '%s', was started. ", j.Name,
 		jsontext.Clip(a.WorkflowName, 200), wf.Name)
-}
-
-// beginning returns the definition with which a session of the workflow begins, and the texts of its first
-// steps.
-func (e *Engine) beginning(
-	ctx context.Context, root string, def *machine.Definition, inputs outputs.Map,
-) (*machine.Definition, machine.Instructions, error) {
-	if err := e.definitions.CheckSchemas(def); err != nil {
-		return nil, nil, err
-	}
-
-	first := machine.First(def, inputs)
-	texts, err := e.definitions.Texts(def, first)
-	if err == nil {
-		def, err = e.protect(ctx, root, nil, def, first)
-	}
-	if err == nil {
-		def, err = e.definitions.Keep(def, texts)
-	}
-	return def, texts, err
 }
 
 // create stores the session under a new id, with the sessions of those first steps that are workflows. If its
@@ -298,45 +217,6 @@ func (e *Engine) createAgain(
 			"one, see first whether get_workflows lists the session in resumable.", err).Because(err)
 }
 
-// parent returns the parent of a new session, the named one or the top of the stack, and the stack. The top
-// of a stateless connection may be another agent's.
-func (c *Conn) parent(ctx context.Context, a StartArgs) (string, []replies.StackEntry, error) {
-	id := a.ParentSessionID
-	if named := a.SessionID; named != nil {
-		if !machine.IsSessionID(*named) || id != nil && *id != *named {
-			return "", nil, session.Wrong(codes.BadSessionID,
-				"session_id '%s' says nothing to start_workflow: leave it out. The server knows its callers, and "+
-					"begin_step.session_id of the reply is what the other tools take. To nest the workflow in a "+
-					"session, pass that one's id as parent_session_id.", jsontext.Clip(*named, 100)).With("argument",
-				"session_id")
-		}
-		id = named
-	}
-	if id == nil {
-		rows, err := c.rows(ctx)
-		if err != nil || len(rows) == 0 {
-			return "", nil, err
-		}
-		return rows[len(rows)-1].ID, entriesOf(rows), nil
-	}
-	if !machine.IsSessionID(*id) {
-		return "", nil, session.Wrong(codes.BadSessionID,
-			"parent_session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and "+
-				"stack.", jsontext.Clip(*id, 100))
-	}
-
-	row, err := c.resume(ctx, *id)
-	if err != nil {
-		return "", nil, err
-	}
-	if row.Status != string(machine.Active) {
-		return "", nil, session.NotNow(codes.SessionEnded,
-			"parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id,
-			row.Status)
-	}
-	return *id, c.stackOf(ctx, *id), nil
-}
-
 // planBranch applies git.branch to a new session: it decides whether to make a branch, and refuses if that
 // would fail. It changes nothing.
 func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
@@ -401,4 +281,14 @@ func gitFailed(name string, err error) error {
 	return session.NotNow(codes.GitFailed,
 		"The branch '%s' could not be made, so no session was started: %v. Correct that, or set git.branch to 'name' "+
 			"in .deepwork/config.yml.", name, err).Because(err)
+}
+
+// traceFor returns the trace of a new session: that of the session around it, or its caller's.
+func (e *Engine) traceFor(ctx context.Context, parent string) string {
+	if telemetry.On() && parent != "" {
+		if r, err := e.records.Read(ctx, parent, nil); err == nil && r.State.Trace != "" { // else the caller's
+			return telemetry.Text(refOf(r.State))
+		}
+	}
+	return telemetry.Text(telemetry.Parent(ctx))
 }

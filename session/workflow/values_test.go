@@ -1,4 +1,4 @@
-package workflow
+package workflow_test
 
 import (
 	"cmp"
@@ -19,6 +19,7 @@ import (
 	"deepwork/session/judging"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
+	. "deepwork/session/workflow"
 )
 
 // survey is a job of format 2, whose workflows have different steps of one name.
@@ -615,8 +616,8 @@ func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
 		_, c, _ := p.begin()
 		testkit.WriteAll(t, p.root, map[string]string{
 			"list.json":   "[]",
-			"huge.json":   strings.Repeat(" ", maxChecked) + "{}",
-			"object.json": strings.Repeat(" ", maxChecked-2) + "{}",
+			"huge.json":   strings.Repeat(" ", MaxChecked) + "{}",
+			"object.json": strings.Repeat(" ", MaxChecked-2) + "{}",
 		})
 		p.write(".deepwork/jobs/alpha/schemas/report.json", `{}`)
 		p.format2("{name: report, description: Any report, type: file_path}", "outputs: {report: {}}")

@@ -40,13 +40,14 @@ import (
 	"deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/connection"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
 )
 
-// A WorkflowCaller is one connection to the workflow engine. It is a *workflow.Conn.
+// A WorkflowCaller is one connection to the workflow engine. It is a *connection.Conn.
 type WorkflowCaller interface {
 	Close()
 	Stack() []replies.StackEntry
@@ -399,7 +400,7 @@ func (s *Set) withAsk(
 		// {} means forms
 		return can != nil && can.Elicitation != nil && (can.Elicitation.Form != nil || can.Elicitation.URL == nil)
 	}
-	return workflow.WithAsk(ctx, able, slices.Sorted(maps.Keys(req.Params.InputResponses)),
+	return connection.WithAsk(ctx, able, slices.Sorted(maps.Keys(req.Params.InputResponses)),
 		func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool) {
 			form := &mcp.ElicitParams{Message: show.Plain(question), RequestedSchema: answerSchema}
 			if req.ProtocolVersion() >= Newest {
@@ -537,7 +538,7 @@ func (s *Set) withProgress(ctx context.Context, req *mcp.CallToolRequest) (conte
 		changed.Wake()
 	}
 	notified := context.WithValue(ctx, progressKey{}, notify)
-	return workflow.WithProgress(notified, func(_, _ int, message string) { notify(message) }), func() {
+	return connection.WithProgress(notified, func(_, _ int, message string) { notify(message) }), func() {
 		end()
 		wg.Wait()
 	}

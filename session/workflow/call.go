@@ -9,12 +9,111 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 )
+
+// What connections do to a session, which they name by its id.
+
+// Finish reports a step of a session as finished. It waits for reviews and checks as long as the reply may take.
+func (e *Engine) Finish(ctx context.Context, id string, c FinishCall) (*Finished, error) {
+	return e.finish(ctx, id, &finishCall{
+		caller:   c.Caller,
+		args:     c.Args,
+		until:    c.Arrived.Add(c.Within),
+		waited:   c.Waited,
+		step:     c.Step,
+		from:     ctx,
+		progress: c.Progress,
+		moved:    c.Moved,
+	})
+}
+
+// Abort ends a session.
+func (e *Engine) Abort(ctx context.Context, id string, who Caller, explanation string) (*replies.Abort, error) {
+	return leaving(ctx, e, id, func(_ context.Context, a *sessionActor) (*replies.Abort, error) {
+		return a.abort(who, explanation)
+	})
+}
+
+// GoTo goes back to an earlier step of a session, or restarts the current one.
+func (e *Engine) GoTo(ctx context.Context, id string, who Caller, stepID string, all bool) (*replies.GoTo, error) {
+	return leaving(ctx, e, id, func(ctx context.Context, a *sessionActor) (*replies.GoTo, error) {
+		return a.goTo(ctx, who, stepID, all)
+	})
+}
+
+// leaving is like ask for a transition that may leave sessions: it waits for their end, else the stack in the reply
+// would still list them.
+func leaving[R any](
+	ctx context.Context, e *Engine, id string, do func(context.Context, *sessionActor) (*R, error),
+) (*R, error) {
+	r, err := ask(ctx, e, id, do)
+	if err == nil {
+		e.ended(ctx, id)
+	}
+	return r, err
+}
+
+// GetStep returns the current step of a session, which does not move.
+func (e *Engine) GetStep(ctx context.Context, id string, who Caller, args StepArgs) (*replies.Step, error) {
+	return ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (*replies.Step, error) {
+		return a.step(ctx, who, args)
+	})
+}
+
+// Replay returns the stored reply to an earlier call with this request_id.
+func (e *Engine) Replay(ctx context.Context, id string, who Caller) (*machine.StoredReply, error) {
+	return ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (*machine.StoredReply, error) {
+		return a.replay(ctx, who)
+	})
+}
+
+// Pending returns the unfinished steps of a session's current group.
+func (e *Engine) Pending(ctx context.Context, id string) ([]string, error) {
+	return ask(ctx, e, id, func(ctx context.Context, a *sessionActor) ([]string, error) { return a.pending(ctx), nil })
+}
+
+// Settled reports whether a step no longer waits for a person's decision about the outputs with this digest: somebody
+// has answered, or the session has moved on, at any server.
+func (e *Engine) Settled(ctx context.Context, id, stepID, digest string) bool {
+	r, err := e.records.Read(ctx, id, nil)
+	if err != nil {
+		return false
+	}
+	_, err = r.State.ToAnswer(stepID, digest)
+	return err != nil
+}
+
+// askedEvery is how often an open question is checked when nothing wakes the check.
+const askedEvery = 5 * time.Second
+
+// AwaitSettled waits until a question is settled, or ctx or the engine ends.
+func (e *Engine) AwaitSettled(ctx context.Context, id, stepID, digest string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, cancel)()
+	for changed := e.follower.changed(id); !e.Settled(ctx, id, stepID, digest); changed = e.follower.changed(id) {
+		if wait.Until(ctx, askedEvery, changed) != nil {
+			return
+		}
+	}
+}
+
+// Decline records that a client's user closed the form about outputs, so that they are not asked again about them.
+func (e *Engine) Decline(ctx context.Context, id, stepID, digest, identity string) error {
+	return e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ caller) error {
+		next, err := a.state.Decline(stepID, digest, identity, e.now())
+		if err != nil || next == a.state {
+			return err
+		}
+		return a.commit(nil, next, nil)
+	})
+}
 
 // step returns the position of a session without moving it (get_step). With a step_id it describes only that
 // member of the current group.

@@ -1,16 +1,17 @@
-package workflow
+package connection
 
 import (
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/machine"
+	"deepwork/session/workflow"
 )
 
 // An AskFunc has the client of a call ask its user. key identifies the question: its session and step (see
@@ -57,42 +58,41 @@ func clientOf(ctx context.Context) AskFunc {
 	return c.ask
 }
 
-// ask has the client of a call ask its user about a step until within ends, and records the answer until ctx
-// ends. It reports whether the question is settled, here or elsewhere, so that the call gets another reply. A
-// user who declines is not asked again about these outputs.
-func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string, q decision) (settled bool, err error) {
+// ask has the client of a call ask its user about the outputs of a step with this digest until within ends, and
+// records the answer until ctx ends. It reports whether the question is settled, here or elsewhere, so that the call
+// gets another reply. A user who declines is not asked again about these outputs.
+func (s *Server) ask(
+	ctx, within context.Context, who session.Caller, id, stepID, digest string,
+) (settled bool, err error) {
 	client := clientOf(ctx)
 	if client == nil || within.Err() != nil {
 		return false, nil
 	}
 
-	h, err := e.HandIn(ctx, id, q.Step)
-	if err != nil || h.Digest != q.Digest {
+	h, err := s.HandIn(ctx, id, stepID)
+	if err != nil || h.Digest != digest {
 		return false, err
 	}
 	question := h.Brief()
 	if slices.Contains(h.Declined, who.Identity) {
 		question = ""
 	}
-	key := id + "/" + q.Step + "/" +
-		session.Digest(fmt.Sprintf("%q %v", []string{who.Identity, id, q.Step, q.Digest}, h.Asked.UnixNano()))
+	key := id + "/" + stepID + "/" +
+		session.Digest(fmt.Sprintf("%q %v", []string{who.Identity, id, stepID, digest}, h.Asked.UnixNano()))
 
 	within, cancel := context.WithCancel(within)
+	var watch sync.WaitGroup
+	defer watch.Wait()
 	defer cancel()
-	defer context.AfterFunc(e.ctx, cancel)()
-	e.aside(func() { // end the question when it is settled elsewhere
-		for changed := e.follower.changed(id); !e.settled(within, id, q); changed = e.follower.changed(id) {
-			if wait.Until(within, askedEvery, changed) != nil {
-				return
-			}
-		}
+	watch.Go(func() { // end the question when it is settled elsewhere
+		s.AwaitSettled(within, id, stepID, digest)
 		cancel()
 	})
 
 	answer, declined := client(within, key, question)
 	switch {
 	case answer != nil:
-		return true, e.ReviewFor(ctx, id, q.Step, q.Digest, machine.Answer{
+		return true, s.ReviewFor(ctx, id, stepID, digest, machine.Answer{
 			Identity: who.Identity,
 			Channel:  who.Channel,
 			Client:   true,
@@ -100,51 +100,33 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 			Feedback: answer.Feedback,
 		})
 	case declined:
-		err = e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ caller) error {
-			next, err := a.state.Decline(q.Step, q.Digest, who.Identity, e.now())
-			if err != nil || next == a.state {
-				return err
-			}
-			return a.commit(nil, next, nil)
-		})
-		if err != nil { // settled meanwhile, or asked again
-			e.Logger.Debug("that a user declined was not recorded", "session", id, "step", q.Step, "error", err)
+		if err = s.Decline(ctx, id, stepID, digest, who.Identity); err != nil { // settled meanwhile, or asked again
+			s.Logger.Debug("that a user declined was not recorded", "session", id, "step", stepID, "error", err)
 		}
 	}
 
-	return ctx.Err() == nil && e.settled(ctx, id, q), nil
-}
-
-// askedEvery is how often an open question is checked when nothing wakes the check.
-const askedEvery = 5 * time.Second
-
-// settled reports whether a step no longer waits for a decision: somebody has answered, or the session has
-// moved on, at any server.
-func (e *Engine) settled(ctx context.Context, id string, d decision) bool {
-	r, err := e.records.Read(ctx, id, nil)
-	if err != nil {
-		return false
-	}
-	_, err = r.State.ToAnswer(d.Step, d.Digest)
-	return err != nil
+	return ctx.Err() == nil && s.Settled(ctx, id, stepID, digest), nil
 }
 
 // ask asks what a finished_step waits for, until the call must be answered. It asks only where an agent could
 // override reviews, too (quality_gate.override is agent): only the client says that a user answered, and an
 // agent that can start a program can be a client. The notice says why an answer did not count.
-func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time) (settled bool, notice string) {
-	if f.question == nil {
+func (c *Conn) ask(
+	ctx context.Context, who workflow.Caller, f *workflow.Finished, until time.Time,
+) (settled bool, notice string) {
+	if f.Asks == "" {
 		return false, ""
 	}
 
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	settled, err := c.engine.ask(ctx, within, session.Caller{Identity: who.Identity, Channel: who.Channel}, f.Row.ID,
-		*f.question)
+	about := f.Reply.Going
+	settled, err := c.server.ask(ctx, within, session.Caller{Identity: who.Identity, Channel: who.Channel},
+		about.SessionID, about.StepID, f.Asks)
 	if err != nil {
-		c.engine.Logger.Warn("the answer of a client's user was not recorded", "session", f.Row.ID, "step",
-			f.question.Step, "error", err)
-		return ctx.Err() == nil && c.engine.settled(ctx, f.Row.ID, *f.question),
+		c.server.Logger.Warn("the answer of a client's user was not recorded", "session", about.SessionID, "step",
+			about.StepID, "error", err)
+		return ctx.Err() == nil && c.server.Settled(ctx, about.SessionID, about.StepID, f.Asks),
 			fmt.Sprintf("The answer that your user gave in the form did not count: %v", err)
 	}
 	return settled, ""
@@ -152,15 +134,15 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 
 // AskAbout asks the user of a call's client about a step of a run that waits for a person. The conditions are
 // those of a finished_step, and it takes as long as a call that arrived at that time may.
-func (e *Engine) AskAbout(
+func (s *Server) AskAbout(
 	ctx context.Context, who session.Caller, arrived time.Time, id, stepID string,
 ) (settled bool, err error) {
-	how, err := e.Reviewing(ctx)
+	how, err := s.Reviewing(ctx)
 	if err != nil || clientOf(ctx) == nil || !who.Owner || how.Override != config.OverrideAgent && how.Override != "" {
 		return false, err
 	}
 
-	r, err := e.records.Read(ctx, id, nil)
+	r, err := s.Records().Read(ctx, id, nil)
 	if err != nil {
 		return false, err
 	}
@@ -171,21 +153,17 @@ func (e *Engine) AskAbout(
 
 	within, cancel := context.WithDeadline(ctx, arrived.Add(how.ReplyWithin))
 	defer cancel()
-	return e.ask(ctx, within, who, id, decision{Step: stepID, Digest: q.Content})
+	return s.ask(ctx, within, who, id, stepID, q.Content)
 }
-
-// A ProgressFunc receives the progress of a call, as done of total, and what the call waits for. It must not
-// block.
-type ProgressFunc func(done, total int, message string)
 
 type progressKey struct{}
 
 // WithProgress returns a context whose calls report their progress.
-func WithProgress(ctx context.Context, f ProgressFunc) context.Context {
+func WithProgress(ctx context.Context, f workflow.ProgressFunc) context.Context {
 	return context.WithValue(ctx, progressKey{}, f)
 }
 
-func progressOf(ctx context.Context) ProgressFunc {
-	f, _ := ctx.Value(progressKey{}).(ProgressFunc)
+func progressOf(ctx context.Context) workflow.ProgressFunc {
+	f, _ := ctx.Value(progressKey{}).(workflow.ProgressFunc)
 	return f
 }

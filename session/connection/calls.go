@@ -1,4 +1,4 @@
-package workflow
+package connection
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"deepwork/session/record"
 	"deepwork/session/replies"
 	"deepwork/session/store"
+	"deepwork/session/workflow"
 )
 
 // call carries out a call of a connection. If it repeats the request_id of an earlier call, it returns that
@@ -26,44 +27,40 @@ import (
 // the request_id. finish updates a copy of the reply with what may have changed since; replayed reports
 // whether the reply is a repetition.
 func call[R any](ctx context.Context, c *Conn, tool string, requestID *string, args any,
-	do func(who caller) (*R, string, error), finish func(r *R, id string, replayed bool)) (*R, error) {
+	do func(who workflow.Caller) (*R, string, error), finish func(r *R, id string, replayed bool)) (*R, error) {
 	if requestID != nil {
 		if err := session.BlankRequestID(*requestID); err != nil {
 			return nil, err
 		}
 	}
 
-	if err := c.enter(); err != nil {
+	if err := c.refused(); err != nil {
 		return nil, err
 	}
-	defer c.calls.Done()
 	who, err := c.caller(ctx, tool, requestID, args)
 	if err != nil {
 		return nil, err
 	}
-	r, id, replayed, err := c.once(ctx, who, func() (any, string, error) {
-		r, id, err := do(who)
-		return r, id, err
-	}, func(s *machine.StoredReply) (any, error) { return machine.ReplyOf[R](s) })
+	r, id, replayed, err := once(ctx, c, who, do)
 	if err != nil {
 		return nil, err
 	}
-	reply := *r.(*R) // r may be stored
+	reply := *r // r may be stored
 	finish(&reply, id, replayed)
 	return &reply, nil
 }
 
 // once carries out a call, or returns its stored reply.
-func (c *Conn) once(
-	ctx context.Context, who caller, do func() (any, string, error), decode func(*machine.StoredReply) (any, error),
-) (r any, id string, replayed bool, err error) {
+func once[R any](
+	ctx context.Context, c *Conn, who workflow.Caller, do func(workflow.Caller) (*R, string, error),
+) (r *R, id string, replayed bool, err error) {
 	if who.Call.RequestID == nil {
-		r, id, err = do()
+		r, id, err = do(who)
 		return r, id, false, err
 	}
 
 	key := record.Request{Identity: who.Identity, Tool: who.Call.Tool, ID: *who.Call.RequestID}
-	end, err := c.engine.claimRequest(ctx, key.Key())
+	end, err := c.server.claimRequest(ctx, key.Key())
 	if err != nil {
 		return nil, "", false, err
 	}
@@ -79,7 +76,7 @@ func (c *Conn) once(
 	}()
 
 	for range 2 {
-		if id, err = c.engine.records.Find(ctx, key); err != nil {
+		if id, err = c.server.Records().Find(ctx, key); err != nil {
 			return nil, "", false, err
 		}
 		if id != "" {
@@ -89,16 +86,13 @@ func (c *Conn) once(
 				return nil, "", false, err
 			}
 
-			r, err = ask(ctx, c.engine, id, func(ctx context.Context, a *sessionActor) (any, error) {
-				stored, err := a.replay(ctx, who)
-				if err != nil {
-					return nil, err
-				}
-				return decode(stored)
-			})
+			earlier, err := c.server.Replay(ctx, id, who)
+			if err == nil {
+				r, err = machine.ReplyOf[R](earlier)
+			}
 			return r, id, true, err
 		}
-		if r, id, err = do(); !errors.Is(err, store.ErrRequested) {
+		if r, id, err = do(who); !errors.Is(err, store.ErrRequested) {
 			return r, id, false, err
 		}
 		stored = true // unconfirmed, by this process, or meanwhile by another server
@@ -108,13 +102,13 @@ func (c *Conn) once(
 
 // claimRequest waits while a call with this key is in progress in this process, then claims the key. The
 // caller calls end when its own call is done.
-func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err error) {
+func (s *Server) claimRequest(ctx context.Context, k store.Key) (end func(), err error) {
 	mine := make(chan struct{}) // closed by end
 	for {
-		other, busy := e.requests.LoadOrStore(k, mine)
+		other, busy := s.requests.LoadOrStore(k, mine)
 		if !busy {
 			return func() {
-				e.requests.Delete(k)
+				s.requests.Delete(k)
 				close(mine)
 			}, nil
 		}
@@ -126,42 +120,9 @@ func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err
 	}
 }
 
-// FinishArgs are the parameters of finished_step (seed 000, 001.4.2 and 3).
-type FinishArgs struct {
-	// untyped: 001.5 judges it
-	Outputs        json.RawMessage `json:"outputs" required:"true"`
-	Notes          *string         `json:"notes" arg:"What reviewers should know: how you did it" max:"100000"`
-	WorkSummary    *string         `json:"work_summary" arg:"Another name of notes." max:"100000" unlisted:"true"`
-	OverrideReason *string         `json:"quality_review_override_reason" max:"100000"`
-	SessionID      *string         `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
-	StepID         *string         `json:"step_id"`
-	Item           *int            `json:"item" arg:"Index of its item; or give step_id as port[3]" min:"0" max:"9999"`
-	RequestID      *string         `json:"request_id" arg:"Any text, for retries"`
-
-	Merged bool `json:"-"` // set by the leader of a run that has merged an item's branch
-	// Of is what an earlier call waited for, if this call repeats that one; nil means that this is the first.
-	// A repetition applies to that session and step. It does not begin a review of other content, nor begin a
-	// void try again.
-	Of *replies.Going `json:"-"`
-	// Untold means that nobody reads the reply, so a verdict that refuses the outputs is kept for the next
-	// call.
-	Untold bool `json:"-"`
-}
-
-// Tags implements fieldtag.Tagger.
-func (FinishArgs) Tags() map[string]string {
-	return map[string]string{
-		"Outputs": `arg:"Paths by output name, a list for type files, a text for type string, relative to ` +
-			`the project root, such as {\"report\":\"out/report.md\",\"sources\":[\"a.md\"]}"`,
-		"OverrideReason": `arg:"Reason to skip the review, recorded. Only after a self-review that feedback asked ` +
-			`for, or if a review is wrong"`,
-		"StepID": `arg:"The step you finished; always give it. Default: the current one"`,
-	}
-}
-
 // Finish reports a step as finished (seed 000, 001.4). A call that repeats the step_id and outputs of the
 // last finished step, or its request_id, gets the same reply and changes nothing.
-func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*replies.Finish, error) {
+func (c *Conn) Finish(ctx context.Context, a workflow.FinishArgs) (*replies.Finish, error) {
 	arrived := time.Now()
 	a.Outputs = jsontext.Unquote(a.Outputs)
 	if a.Notes == nil {
@@ -184,7 +145,7 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*replies.Finish, error
 	a.RequestID = nil
 
 	var row store.Session
-	return call(ctx, c, machine.ToolFinish, request, &a, func(who caller) (*replies.Finish, string, error) {
+	return call(ctx, c, machine.ToolFinish, request, &a, func(who workflow.Caller) (*replies.Finish, string, error) {
 		f, err := c.finish(ctx, who, a, arrived)
 		if err != nil {
 			return nil, "", err
@@ -207,8 +168,10 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*replies.Finish, error
 }
 
 // finish finds the session of a finished_step and sends it the call.
-func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived time.Time) (*finished, error) {
-	how, err := c.engine.Reviewing(ctx)
+func (c *Conn) finish(
+	ctx context.Context, who workflow.Caller, a workflow.FinishArgs, arrived time.Time,
+) (*workflow.Finished, error) {
+	how, err := c.server.Reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -225,35 +188,31 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	}
 
 	within := session.ReplyWithin(ctx, how.ReplyWithin)
-	m := &finishCall{
-		caller:   who,
-		args:     a,
-		until:    arrived.Add(within),
-		waited:   waited,
-		from:     ctx,
-		progress: progressOf(ctx),
-		conn:     c,
-	}
-	finish := func(id string) (*finished, error) {
-		call := *m
-		f, err := c.engine.finish(ctx, id, &call)
+	finish := func(id string) (*workflow.Finished, error) {
+		made := workflow.FinishCall{
+			Caller:   who,
+			Args:     a,
+			Arrived:  arrived,
+			Within:   within,
+			Waited:   waited,
+			Progress: progressOf(ctx),
+			Moved:    c.moved,
+		}
+		f, err := c.server.Finish(ctx, id, made)
 		until := arrived.Add(within)
 		if within < how.ReplyWithin { // a client that is asked in the reply, not while the call waits
-			until = time.Now().Add(c.engine.AskTimeout)
+			until = time.Now().Add(c.server.AskTimeout)
 		}
 		if err != nil {
 			return f, err
 		}
 		settled, notice := c.ask(ctx, who, f, until)
 		if settled {
-			call.step = f.question.Step
-			f, err = c.engine.finish(ctx, id, &call)
+			made.Waited, made.Step = f.Reply.Going.Submission, f.Reply.Going.StepID
+			f, err = c.server.Finish(ctx, id, made)
 		}
 		if err == nil && notice != "" {
-			noted, reply := *f, *f.Reply
-			reply.Notice = replies.Notice(reply.Notice, notice)
-			noted.Reply = &reply
-			f = &noted
+			f = noted(f, notice)
 		}
 		return f, err
 	}
@@ -267,12 +226,10 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 			if err == nil && !f.Recorded {
 				if stack := c.stackOf(ctx, ""); len(stack) > 0 {
 					top := stack[len(stack)-1]
-					again := *f.Reply
-					again.Notice = replies.Notice(again.Notice, fmt.Sprintf(
+					f = noted(f, fmt.Sprintf(
 						"This repeats the reply to the call that finished step '%s' of session '%s'. If you meant "+
 							"session '%s' (%s), which is at step '%s', pass its session_id.",
 						*a.StepID, id, top.SessionID, top.Workflow, top.Step))
-					f.Reply = &again
 				}
 			}
 			return f, err
@@ -291,6 +248,14 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	}
 
 	return nil, err
+}
+
+// noted returns a copy of a result whose reply has another notice: both may be stored.
+func noted(f *workflow.Finished, notice string) *workflow.Finished {
+	with, reply := *f, *f.Reply
+	reply.Notice = replies.Notice(reply.Notice, notice)
+	with.Reply = &reply
+	return &with
 }
 
 // about carries out a call for the session that it names, or for the only one. If another caller ends that
@@ -320,7 +285,7 @@ const askedElsewhere = 20
 // pointToSession returns err. If err refuses a step that is current in another session of the stack, it
 // returns an error with the call to make for that session, or for each of several: the caller knows which one
 // it means.
-func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err error) error {
+func (c *Conn) pointToSession(ctx context.Context, id string, a workflow.FinishArgs, err error) error {
 	refused, _ := errors.AsType[*session.Error](err)
 	if refused == nil || !slices.Contains(
 		[]string{codes.StepNotCurrent, codes.UnknownStep, codes.StepFinished, codes.GroupMovedOn}, refused.Code) {
@@ -335,10 +300,7 @@ func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err 
 			continue
 		}
 		asked = min(asked+1, askedElsewhere)
-		pending, perr := ask(ctx, c.engine, other.SessionID,
-			func(ctx context.Context, s *sessionActor) ([]string, error) {
-				return s.pending(ctx), nil
-			})
+		pending, perr := c.server.Pending(ctx, other.SessionID)
 		if perr == nil && slices.Contains(pending, *a.StepID) {
 			current = append(current, other)
 		}
@@ -376,20 +338,13 @@ func (c *Conn) pointToSession(ctx context.Context, id string, a FinishArgs, err 
 	return refused.With("current_in", other)
 }
 
-// AbortArgs are the parameters of abort_workflow (seed 000, 001.6).
-type AbortArgs struct {
-	Explanation string  `json:"explanation" arg:"Why, recorded with the session" max:"100000"`
-	SessionID   *string `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
-	RequestID   *string `json:"request_id" arg:"Any text, for retries"`
-}
-
 // Abort ends a session and takes it off the stack (seed 000, 001.6).
-func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*replies.Abort, error) {
+func (c *Conn) Abort(ctx context.Context, a workflow.AbortArgs) (*replies.Abort, error) {
 	request := a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, machine.ToolAbort, request, &a, func(who caller) (*replies.Abort, string, error) {
-		return move(ctx, c, a.SessionID, func(_ context.Context, s *sessionActor) (*replies.Abort, error) {
-			return s.abort(who, a.Explanation)
+	return call(ctx, c, machine.ToolAbort, request, &a, func(who workflow.Caller) (*replies.Abort, string, error) {
+		return move(ctx, c, a.SessionID, func(id string) (*replies.Abort, error) {
+			return c.server.Abort(ctx, id, who, a.Explanation)
 		})
 	}, func(r *replies.Abort, id string, _ bool) {
 		r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
@@ -397,37 +352,23 @@ func (c *Conn) Abort(ctx context.Context, a AbortArgs) (*replies.Abort, error) {
 	})
 }
 
-// move sends the session a transition.
-func move[R any](
-	ctx context.Context, c *Conn, sessionID *string, do func(context.Context, *sessionActor) (*R, error),
-) (*R, string, error) {
-	r, id, err := about(ctx, c, sessionID, func(id string) (*R, error) { return ask(ctx, c.engine, id, do) })
+// move carries out a transition of the session that a call names, or of the only one.
+func move[R any](ctx context.Context, c *Conn, named *string, do func(id string) (*R, error)) (*R, string, error) {
+	r, id, err := about(ctx, c, named, do)
 	if err != nil {
 		return nil, "", err
 	}
 	c.moved(nil)
-	c.engine.ended(ctx, id) // else the reply's stack would still list the workflows of the steps left
 	return r, id, nil
 }
 
-// StepArgs are the parameters of get_step.
-type StepArgs struct {
-	SessionID *string `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
-	StepID    *string `json:"step_id" arg:"Id of one step of the concurrent group, to return it alone. Default: all"`
-	Cursor    *string `json:"cursor" arg:"next_cursor of the last reply"`
-}
-
 // Step reads the current step without moving; it also resumes a session (DESIGN "Stacks").
-func (c *Conn) Step(ctx context.Context, args StepArgs) (*replies.Step, error) {
-	if err := c.enter(); err != nil {
+func (c *Conn) Step(ctx context.Context, args workflow.StepArgs) (*replies.Step, error) {
+	if err := c.refused(); err != nil {
 		return nil, err
 	}
-	defer c.calls.Done()
-
 	r, id, err := about(ctx, c, args.SessionID, func(id string) (*replies.Step, error) {
-		return ask(ctx, c.engine, id, func(ctx context.Context, a *sessionActor) (*replies.Step, error) {
-			return a.step(ctx, caller{Identity: c.identity}, args)
-		})
+		return c.server.GetStep(ctx, id, workflow.Caller{Identity: c.identity}, args)
 	})
 	if err != nil {
 		return nil, err
@@ -450,30 +391,27 @@ func (c *Conn) here(info *replies.StepInfo) *replies.StepInfo {
 		return nil
 	}
 	here := *info
-	here.ProjectRoot = filepath.Join(c.engine.Root, info.ProjectRoot)
+	here.ProjectRoot = filepath.Join(c.server.Root, info.ProjectRoot)
 	return &here
-}
-
-// GoToArgs are the parameters of go_to_step.
-type GoToArgs struct {
-	StepID    string  `json:"step_id" arg:"The current step or an earlier one"`
-	All       bool    `json:"all,omitempty" arg:"Restart the whole concurrent group of step_id. Default: that member"`
-	SessionID *string `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
-	RequestID *string `json:"request_id" arg:"Any text, for retries"`
 }
 
 // GoTo goes back to an earlier step, or restarts the current one. The progress of that step and of all later
 // ones moves to the session's history; files stay. The siblings of a member of a concurrent group stay as
 // they are, unless All is set.
-func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*replies.GoTo, error) {
+func (c *Conn) GoTo(ctx context.Context, a workflow.GoToArgs) (*replies.GoTo, error) {
 	request := a.RequestID
 	a.RequestID = nil
-	return call(ctx, c, machine.ToolGoTo, request, &a, func(who caller) (*replies.GoTo, string, error) {
-		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*replies.GoTo, error) {
-			return s.goTo(ctx, who, a.StepID, a.All)
+	return call(ctx, c, machine.ToolGoTo, request, &a, func(who workflow.Caller) (*replies.GoTo, string, error) {
+		return move(ctx, c, a.SessionID, func(id string) (*replies.GoTo, error) {
+			return c.server.GoTo(ctx, id, who, a.StepID, a.All)
 		})
 	}, func(r *replies.GoTo, id string, _ bool) {
 		c.follow(ctx, r.BeginStep, id)
 		r.BeginStep, r.Stack = c.here(r.BeginStep), c.stackOf(ctx, id)
 	})
+}
+
+// CancelReview is like Engine.CancelReview, for callers that know only the connection.
+func (c *Conn) CancelReview(ctx context.Context, g replies.Going) (done bool, err error) {
+	return c.server.CancelReview(ctx, g)
 }

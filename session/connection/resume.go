@@ -1,4 +1,4 @@
-package workflow
+package connection
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 func (c *Conn) noSession(ctx context.Context) error {
 	// The list includes sessions of this server's own connections: it cannot tell an HTTP client that has
 	// left without closing from a silent one, and the caller may be that client.
-	found, more, err := c.engine.resumable(ctx, c.identity, keptListed, c.engine.inUseHere(ctx, nil))
+	found, more, err := c.server.resumable(ctx, c.identity, keptListed, c.server.inUseHere(ctx, nil))
 	if err != nil {
 		return err
 	}
@@ -42,22 +42,22 @@ func (c *Conn) noSession(ctx context.Context) error {
 	var b strings.Builder
 	b.WriteString("No active workflow session on this connection. Begin one with start_workflow, or resume one of " +
 		"these by passing its session_id (get_step says where it is):")
-	ids := c.engine.listSessions(&b, found, more)
+	ids := c.server.listSessions(&b, found, more)
 	return session.NotNow(codes.NoActiveSession, "%s", b.String()).With("resumable", ids)
 }
 
 // listSessions writes a line for each session and returns their ids; more means that there are others.
-func (e *Engine) listSessions(b *strings.Builder, found []store.Session, more bool) []string {
+func (s *Server) listSessions(b *strings.Builder, found []store.Session, more bool) []string {
 	ids := make([]string, len(found))
-	for i, s := range found {
-		ids[i] = s.ID
+	for i, row := range found {
+		ids[i] = row.ID
 		at := ""
-		if place := e.placeOf(&s); place != "" {
+		if place := s.placeOf(&row); place != "" {
 			at = " on " + place
 		}
 		fmt.Fprintf(b, "\n- %s: %s/%s, at step '%s', last moved %s%s, goal: %s",
-			s.ID, s.Job, s.Workflow, s.Step, s.UpdatedAt.UTC().Format("2006-01-02 15:04:05Z"), at,
-			jsontext.Clip(strings.Join(strings.Fields(s.Goal), " "), 80))
+			row.ID, row.Job, row.Workflow, row.Step, row.UpdatedAt.UTC().Format("2006-01-02 15:04:05Z"), at,
+			jsontext.Clip(strings.Join(strings.Fields(row.Goal), " "), 80))
 	}
 
 	if more {
@@ -66,55 +66,39 @@ func (e *Engine) listSessions(b *strings.Builder, found []store.Session, more bo
 	return ids
 }
 
-// open returns the sessions on the stacks of this engine's connections.
-func (e *Engine) open() map[string]bool {
-	open := map[string]bool{}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for c := range e.conns {
-		c.mu.Lock()
-		for _, id := range c.stack.open {
-			open[id] = true
-		}
-		c.mu.Unlock()
-	}
-
-	return open
-}
-
 // inUse returns a function that reports whether somebody probably works on a session: a living process last
 // moved it over a connection. If that is this process, the session must be in open. The result is only a
 // hint; nothing is refused because of it.
-func (e *Engine) inUse(ctx context.Context, open map[string]bool) func(s *store.Session) bool {
-	inUse := e.Stores.InUse(ctx)
-	return func(s *store.Session) bool {
-		return open[s.ID] || s.MovedBy != e.server() && inUse(s)
+func (s *Server) inUse(ctx context.Context, open map[string]bool) func(*store.Session) bool {
+	inUse := s.Stores.InUse(ctx)
+	return func(row *store.Session) bool {
+		return open[row.ID] || row.MovedBy != s.Stores.Members.ID() && inUse(row)
 	}
 }
 
 // inUseHere is like inUse but reports false for sessions that last moved at other places: those are listed
 // with their place, from which the caller can tell whether somebody works on them.
-func (e *Engine) inUseHere(ctx context.Context, open map[string]bool) func(s *store.Session) bool {
-	inUse := e.inUse(ctx, nil)
-	return func(s *store.Session) bool { return open[s.ID] || e.placeOf(s) == "" && inUse(s) }
+func (s *Server) inUseHere(ctx context.Context, open map[string]bool) func(*store.Session) bool {
+	inUse := s.inUse(ctx, nil)
+	return func(row *store.Session) bool { return open[row.ID] || s.placeOf(row) == "" && inUse(row) }
 }
 
 // placeOf describes the place that last moved a session, for people, or returns "" if it is this one.
-func (e *Engine) placeOf(s *store.Session) string {
-	if !e.Stores.MovedElsewhere(s) {
+func (s *Server) placeOf(row *store.Session) string {
+	if !s.Stores.MovedElsewhere(row) {
 		return ""
 	}
-	return s.PlaceOf().Describe()
+	return row.PlaceOf().Describe()
 }
 
 // resumable returns the newest active sessions of an identity that are not in use, at most that many. more
 // reports that there are, or may be, others.
-func (e *Engine) resumable(
+func (s *Server) resumable(
 	ctx context.Context, identity string, most int, inUse func(*store.Session) bool,
 ) (found []store.Session, more bool, err error) {
 	for limit := 4 * most; ; limit = min(10*limit, triedListed) {
-		rows, err := e.records.List(ctx,
-			store.SessionQuery{Identity: identity, Attempt: &e.Attempt, Active: true, Limit: limit})
+		rows, err := s.Records().List(ctx,
+			store.SessionQuery{Identity: identity, Attempt: &s.Attempt, Active: true, Limit: limit})
 		if err != nil {
 			return nil, false, err
 		}
@@ -137,17 +121,17 @@ func (e *Engine) resumable(
 
 // resumable returns the newest sessions that the caller can resume, for get_workflows.
 func (c *Conn) resumable(ctx context.Context) []replies.ResumableSession {
-	found, _, err := c.engine.resumable(ctx, c.identity, keptListed, c.engine.inUseHere(ctx, c.engine.open()))
+	found, _, err := c.server.resumable(ctx, c.identity, keptListed, c.server.inUseHere(ctx, c.server.open()))
 	if err != nil {
-		c.engine.Logger.Warn("listing the sessions that can be resumed", "error", err)
+		c.server.Logger.Warn("listing the sessions that can be resumed", "error", err)
 	}
 	out := make([]replies.ResumableSession, len(found))
 	for i, s := range found {
 		out[i] = replies.ResumableSession{
-			Machine:   c.engine.placeOf(&s),
+			Machine:   c.server.placeOf(&s),
 			SessionID: s.ID, Workflow: s.Job + "/" + s.Workflow, Step: s.Step,
 			Goal: jsontext.Clip(strings.Join(strings.Fields(s.Goal), " "), 200),
-			Age:  session.Ago(c.engine.now().Sub(s.UpdatedAt)),
+			Age:  session.Ago(c.server.Now().Sub(s.UpdatedAt)),
 		}
 	}
 
@@ -165,17 +149,17 @@ func (c *Conn) duplicates(ctx context.Context, workflow string, stack []replies.
 		}
 	}
 
-	rows, err := c.engine.records.List(ctx,
-		store.SessionQuery{Identity: c.identity, Attempt: &c.engine.Attempt, Active: true, Limit: keptListed})
+	rows, err := c.server.Records().List(ctx,
+		store.SessionQuery{Identity: c.identity, Attempt: &c.server.Attempt, Active: true, Limit: keptListed})
 	if err != nil {
-		c.engine.Logger.Warn("looking for other sessions of a workflow", "error", err)
+		c.server.Logger.Warn("looking for other sessions of a workflow", "error", err)
 	}
 
-	inUse := c.engine.inUse(ctx, c.engine.open())
+	inUse := c.server.inUse(ctx, c.server.open())
 	for i, s := range rows {
 		if s.Job+"/"+s.Workflow == workflow && !slices.Contains(ids, s.ID) && !inUse(&rows[i]) {
 			same = append(same, fmt.Sprintf("session '%s' (at step '%s', last moved %s ago)", s.ID, s.Step,
-				session.Ago(c.engine.now().Sub(s.UpdatedAt))))
+				session.Ago(c.server.Now().Sub(s.UpdatedAt))))
 		}
 	}
 	if same == nil {

@@ -1,4 +1,4 @@
-package workflow
+package connection
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
 	"deepwork/session/store"
+	"deepwork/session/workflow"
 )
 
 // A stack is what a connection remembers: the ids of the sessions that it began or resumed and of those
@@ -74,7 +75,7 @@ func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
 		return nil, nil
 	}
 
-	found, err := c.engine.records.List(ctx, store.SessionQuery{IDs: ids, Active: true, Brief: true})
+	found, err := c.server.Records().List(ctx, store.SessionQuery{IDs: ids, Active: true, Brief: true})
 	if err != nil {
 		return nil, err
 	}
@@ -145,11 +146,11 @@ func (c *Conn) StackOf(ctx context.Context, sessionID *string) []replies.StackEn
 func (c *Conn) stackOf(ctx context.Context, id string) []replies.StackEntry {
 	rows, err := c.rows(ctx)
 	if c.stateless && id != "" {
-		rows, err = c.engine.records.Ancestry(ctx, id)
+		rows, err = c.server.Records().Ancestry(ctx, id)
 		rows = slices.DeleteFunc(rows, func(row store.Session) bool { return row.Identity != c.identity })
 	}
 	if err != nil {
-		c.engine.Logger.Warn("the stack of a reply could not be read", "session", id, "error", err)
+		c.server.Logger.Warn("the stack of a reply could not be read", "session", id, "error", err)
 	}
 	return entriesOf(rows)
 }
@@ -178,7 +179,7 @@ func (c *Conn) openStack(ctx context.Context) []replies.StackEntry {
 		return c.stackOf(ctx, "")
 	}
 
-	found, more, err := c.engine.resumable(ctx, c.identity, 1, c.engine.inUse(ctx, c.engine.open()))
+	found, more, err := c.server.resumable(ctx, c.identity, 1, c.server.inUse(ctx, c.server.open()))
 	if err != nil || more {
 		return []replies.StackEntry{}
 	}
@@ -187,7 +188,7 @@ func (c *Conn) openStack(ctx context.Context) []replies.StackEntry {
 
 // resumed returns what continues below an ended session (seed 000, 001.6.8).
 func (c *Conn) resumed(ctx context.Context, id string) (workflow, step *string) {
-	rows, err := c.engine.records.Ancestry(ctx, id)
+	rows, err := c.server.Records().Ancestry(ctx, id)
 	if err != nil {
 		return nil, nil
 	}
@@ -238,7 +239,7 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 	var err error
 	more, s := false, &stack{parents: map[string]string{}}
 	if c.stateless {
-		rows, more, err = c.engine.resumable(ctx, c.identity, keptListed, c.engine.inUse(ctx, c.engine.open()))
+		rows, more, err = c.server.resumable(ctx, c.identity, keptListed, c.server.inUse(ctx, c.server.open()))
 		slices.Reverse(rows)
 		s.push(rows...)
 	} else {
@@ -268,7 +269,7 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 		slices.Reverse(leaves)
 		b.WriteString("Several workflows are active, and this request comes without a connection to tell them apart. " +
 			"Pass session_id to say which one you mean:")
-		ids := c.engine.listSessions(&b, leaves, more)
+		ids := c.server.listSessions(&b, leaves, more)
 		return "", session.NotNow(codes.SessionIDNeeded, "%s", b.String()).With("session_ids", ids)
 	}
 	names := []string{}
@@ -290,12 +291,12 @@ func (c *Conn) only(ctx context.Context) (string, error) {
 // after a restart, or when its connection is gone. An ended session is returned, too, but only the sessions
 // around it are put on the stack. resume writes nothing.
 func (c *Conn) resume(ctx context.Context, id string) (store.Session, error) {
-	rows, err := c.engine.records.Ancestry(ctx, id)
+	rows, err := c.server.Records().Ancestry(ctx, id)
 	if err != nil {
 		return store.Session{}, err
 	}
 	row := rows[len(rows)-1]
-	if err := c.engine.mayServe(c.identity, row); err != nil || c.stateless {
+	if err := c.server.MayServe(c.identity, row); err != nil || c.stateless {
 		return row, err
 	}
 
@@ -308,41 +309,22 @@ func (c *Conn) resume(ctx context.Context, id string) (store.Session, error) {
 
 	n := len(c.stack.open)
 	c.mu.Unlock()
-	c.engine.Logger.InfoContext(ctx, "session resumed", "session", id, "sessions_on_stack", n)
+	c.server.Logger.InfoContext(ctx, "session resumed", "session", id, "sessions_on_stack", n)
 	return row, nil
-}
-
-// mayServe refuses sessions that agents of an identity do not get here: those of other roots, and those of
-// other identities, whose existence it must not reveal.
-func (e *Engine) mayServe(identity string, row store.Session) error {
-	if row.Identity != identity {
-		return e.records.Unknown(row.ID)
-	}
-	if row.AttemptID == e.Attempt {
-		return nil
-	}
-
-	where := cmp.Or(row.Root, "another folder")
-	return session.NotNow(codes.OtherRoot,
-		"Session '%s' belongs to %s, and this server serves agents the sessions of %s only. Call a server that was "+
-			"started there.", row.ID, where, e.Root).
-		With("session_id", row.ID).With("root", row.Root)
 }
 
 // An ended is a session that left this connection's attention: its last step was finished, or it has begun
 // others, which calls are about from then on. The caller may have lost the reply.
 type ended struct {
-	id      string
-	step    string
-	outputs outputs.Map
-	move    int // the number of this transition on the connection
+	workflow.Ended
+	move int // the number of this transition on the connection
 }
 
 // keptEnded is how many ended sessions a connection remembers, and how many are read without a connection.
 const keptEnded = 16
 
 // moved records a transition on the connection, and the session that it ended or left for others, or nil.
-func (c *Conn) moved(e *ended) {
+func (c *Conn) moved(e *workflow.Ended) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.moves++
@@ -351,8 +333,7 @@ func (c *Conn) moved(e *ended) {
 		return
 	}
 
-	e.move = c.moves
-	if c.ended = append(c.ended, *e); len(c.ended) > keptEnded {
+	if c.ended = append(c.ended, ended{*e, c.moves}); len(c.ended) > keptEnded {
 		c.ended = slices.Delete(c.ended, 0, 1)
 	}
 }
@@ -369,8 +350,8 @@ func (c *Conn) lastEnded(ctx context.Context, stepID string, now bool, same func
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range slices.Backward(c.ended) {
-		if (!now || e.move == c.moves) && e.step == stepID && same(e.outputs) {
-			return e.id
+		if (!now || e.move == c.moves) && e.Step == stepID && same(e.Outputs) {
+			return e.SessionID
 		}
 	}
 
@@ -379,9 +360,9 @@ func (c *Conn) lastEnded(ctx context.Context, stepID string, now bool, same func
 
 func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same func(outputs.Map) bool) string {
 	newest := func(active bool, limit int) []store.Session {
-		rows, err := c.engine.records.List(ctx, store.SessionQuery{
+		rows, err := c.server.Records().List(ctx, store.SessionQuery{
 			Identity: c.identity,
-			Attempt:  &c.engine.Attempt,
+			Attempt:  &c.server.Attempt,
 			Active:   active,
 			Ended:    !active,
 			Limit:    limit,
@@ -404,7 +385,7 @@ func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same fu
 		}
 	}
 	for _, row := range rows {
-		r, err := c.engine.records.Read(ctx, row.ID, nil)
+		r, err := c.server.Records().Read(ctx, row.ID, nil)
 		if err != nil || r.State.Status == machine.Aborted {
 			continue
 		}
