@@ -95,9 +95,10 @@ func List[T any](t Tx, query string, args ...any) (all []T) {
 
 	to := make([]any, len(columns))
 	for rows.Next() {
-		var row T
+		all = append(all, *new(T))
+		row := reflect.ValueOf(&all[len(all)-1]).Elem()
 		for i, index := range fields {
-			field := reflect.ValueOf(&row).Elem()
+			field := row
 			if index != nil {
 				field = field.FieldByIndex(index)
 			}
@@ -115,7 +116,6 @@ func List[T any](t Tx, query string, args ...any) (all []T) {
 				}
 			}
 		}
-		all = append(all, row)
 	}
 	t.Fail(rows.Err())
 	return all
