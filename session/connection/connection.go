@@ -78,11 +78,13 @@ type Conn struct {
 
 	last atomic.Pointer[[]replies.StackEntry] // the stack as it was last read
 
-	mu     sync.Mutex // guards the following fields
-	closed bool
-	stack  stack
-	ended  []ended
-	moves  int // transitions made on this connection
+	mu      sync.Mutex // guards the following fields
+	closed  bool
+	stack   stack
+	next    *stackRead    // will begin, and may be joined; nil means none
+	reading chan struct{} // closed when the last one that has begun is done
+	ended   []ended
+	moves   int // transitions made on this connection
 }
 
 // Connect makes an MCP connection. identity is the caller's name; only callers with the identity that started

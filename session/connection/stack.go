@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -64,9 +65,42 @@ func (s *stack) around(id string) string {
 	return ""
 }
 
+// A stackRead reads the stack once, for all calls that waited for it before it began.
+type stackRead struct {
+	done chan struct{} // closed when the following fields are set
+	rows []store.Session
+	err  error
+}
+
 // rows returns the active sessions on the connection's stack, bottom first, with what
-// store.SessionQuery.Brief reads.
+// store.SessionQuery.Brief reads. They are shared with other calls.
 func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
+	c.mu.Lock()
+	r, running := c.next, c.reading
+	if r != nil {
+		c.mu.Unlock()
+		<-r.done
+		return r.rows, r.err
+	}
+	r = &stackRead{done: make(chan struct{})}
+	c.next = r
+	c.mu.Unlock()
+
+	defer close(r.done)
+	if running != nil {
+		<-running
+	}
+	runtime.Gosched() // calls that were answered by the same commit may join
+
+	c.mu.Lock()
+	c.next, c.reading = nil, r.done
+	c.mu.Unlock()
+	r.rows, r.err = c.read(context.WithoutCancel(ctx))
+	return r.rows, r.err
+}
+
+// read is rows for one call.
+func (c *Conn) read(ctx context.Context) ([]store.Session, error) {
 	c.mu.Lock()
 	ids := slices.Clone(c.stack.open)
 	c.mu.Unlock()

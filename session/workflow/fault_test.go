@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -509,4 +511,47 @@ func TestAPassingReadErrorDoesNotSendTheCallToTheParent(t *testing.T) {
 	srv.makeFaulty().unread.Store(1)
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "session_unreadable")
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.SessionID, child, "the same call again")
+}
+
+// heldLists holds the first list of sessions until it is released.
+type heldLists struct {
+	store.Sessions
+	made          atomic.Int32
+	begun, answer chan struct{}
+}
+
+func (h *heldLists) ListSessions(ctx context.Context, q store.SessionQuery) ([]store.Session, error) {
+	rows, err := h.Sessions.ListSessions(ctx, q)
+	if q.IDs != nil && h.made.Add(1) == 1 {
+		close(h.begun)
+		<-h.answer
+	}
+	return rows, err
+}
+
+// Calls that wait for the stack share a read, which begins after all of them, and so shows what other processes did.
+func TestCallsShareAReadOfTheStackThatBeginsAfterThem(t *testing.T) {
+	p, srv, c, id := begun(t)
+	lists := &heldLists{Sessions: srv.Records().Sessions, begun: make(chan struct{}), answer: make(chan struct{})}
+	srv.Records().Sessions = lists
+	stack := func() string { return fmt.Sprint(testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).Stack) }
+	early := make(chan string, 1)
+	go func() { early <- stack() }()
+	<-lists.begun
+
+	p.finish(p.open().Connect("local"), `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
+	late := make(chan string, 6)
+	for range cap(late) {
+		go func() { late <- stack() }()
+	}
+	testkit.Until(t, "waiting", func() bool {
+		all := make([]byte, 1<<20)
+		return strings.Count(string(all[:runtime.Stack(all, true)]), ").rows(") == 1+cap(late)
+	})
+	close(lists.answer)
+	testkit.Equal(t, <-early, "[{alpha/main one "+id+"}]")
+	for range cap(late) {
+		testkit.Equal(t, <-late, "[{alpha/main two "+id+"}]")
+	}
+	testkit.True(t, lists.made.Load() < 4, "%d reads", lists.made.Load())
 }
