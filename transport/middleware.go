@@ -40,6 +40,7 @@ import (
 //   - A second stream of a session for messages from the server is refused:
 //     web.standalone.
 //   - jsonrpc.DecodeMessage refuses what ends the SDK's own connection over stdio: wire.Stdio.
+//   - The result of a call is one line of JSON: wire.Stdio.
 
 // undeclared are methods of a capability that the server does not declare; offered are those of capabilities that it
 // declares only with the tools of workflows. The SDK would answer them with empty lists, which clients would take for

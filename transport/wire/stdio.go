@@ -194,7 +194,7 @@ func (c *Stdio) take(l line) {
 			continue
 		}
 
-		msg, err := jsonrpc.DecodeMessage(message)
+		msg, err := decode(message)
 		r, ok := msg.(*jsonrpc.Request)
 		switch {
 		case err != nil:
@@ -205,6 +205,37 @@ func (c *Stdio) take(l line) {
 			c.queue = append(c.queue, msg)
 		}
 	}
+}
+
+// decode decodes a message. jsonrpc.DecodeMessage takes 64 KB of memory each time, so it only gets what is not a
+// plain request.
+func decode(message []byte) (jsonrpc.Message, error) {
+	r, version := &jsonrpc.Request{}, ""
+	plain := jsontext.Depth(message) < 1000 // the SDK's limit
+	for m, err := range jsontext.Members(message) {
+		switch m.Name {
+		case "jsonrpc":
+			version = string(m.Value)
+		case "method":
+			r.Method = "" // which null does not change
+			err = cmp.Or(err, json.Unmarshal(m.Value, &r.Method))
+		case "params":
+			r.Params = m.Value
+		case "id":
+			var id any
+			err = cmp.Or(err, json.Unmarshal(m.Value, &id))
+			r.ID, _ = jsonrpc.MakeID(id)
+			plain = plain && r.IsCall()
+		default:
+			plain = false
+		}
+		plain = plain && err == nil
+	}
+
+	if plain && version == `"2.0"` && r.Method != "" {
+		return r, nil
+	}
+	return jsonrpc.DecodeMessage(message)
 }
 
 // note records a call, or that one is cancelled. One that lasts until it is cancelled is not waited for.
@@ -261,6 +292,15 @@ func (c *Stdio) Write(_ context.Context, msg jsonrpc.Message) (err error) {
 }
 
 func (c *Stdio) send(msg jsonrpc.Message) error {
+	if r, ok := msg.(*jsonrpc.Response); ok && len(r.Result) > 0 && r.Error == nil {
+		id, err := jsontext.Encode(r.ID.Raw())
+		if err != nil {
+			return err
+		}
+		// the SDK has encoded the result, and would scan it again
+		return c.write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, r.Result))
+	}
+
 	text, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
 		return err

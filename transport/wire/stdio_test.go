@@ -29,15 +29,22 @@ func connected(t *testing.T, in string) (*Stdio, *output) {
 	return c, out
 }
 
-// Whatever comes in, it is read to its end, and each line is a message or answered.
+// Whatever comes in, it is read to its end, and each line is a message, as the SDK reads it, or answered.
 func FuzzLine(f *testing.F) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
 	for _, s := range []string{call, `[` + call + `,2]`, call + " \r\n" + call, `{"id":"x"}`, `[[`, "\xff",
-		`{"jsonrpc":"2.0","id":1,"result":{}}`} {
+		`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","Method":"x"}`, `{"jsonrpc":"2.0","id":null,"method":""}`,
+		`{"method":"a","jsonrpc":"2.0","id":"\u00e9","method":"b","params":null}`} {
 		f.Add(s)
 	}
 
 	f.Fuzz(func(t *testing.T, in string) {
+		if json.Valid([]byte(in)) {
+			want, failed := jsonrpc.DecodeMessage([]byte(in))
+			got, err := decode([]byte(in))
+			testkit.Equal(t, fmt.Sprint(err), fmt.Sprint(failed))
+			testkit.Same(t, got, want)
+		}
 		c, out := connected(t, in)
 		read := 0
 		for msg, err := c.Read(t.Context()); err == nil; msg, err = c.Read(t.Context()) {
