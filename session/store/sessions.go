@@ -144,7 +144,7 @@ type SessionQuery struct {
 	Waiting  bool      // only those that may wait for a person
 	Before   time.Time // only those that last moved before this time
 	Limit    int
-	Brief    bool // reads only ID, Job, Workflow, Step and Status
+	Brief    bool // reads only ID, Job, Workflow, Step and Status, in no order
 }
 
 // A Review is a review in progress.

@@ -305,15 +305,15 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 		require(`updated_at < ?`, task.FormatTime(q.Before))
 	}
 
-	columns := sessionColumns
+	columns, order := sessionColumns, ` ORDER BY updated_at DESC, id`
 	if q.Brief {
-		columns = `id, job, workflow, step, status`
+		columns, order = `id, job, workflow, step, status`, ``
 	}
 	query := `SELECT ` + columns + ` FROM workflow_sessions s`
 	if where != nil {
 		query += ` WHERE ` + strings.Join(where, ` AND `)
 	}
-	query += ` ORDER BY updated_at DESC, id`
+	query += order
 	if q.Limit > 0 {
 		query += fmt.Sprintf(` LIMIT %d`, q.Limit)
 	}
