@@ -250,7 +250,7 @@ func answer[R any](to actor.Reply[R], f func() (R, error)) {
 // repetition returns the stored reply to a repeated call with a request_id, or nil. A caller to whom the
 // session does not belong gets the error for a missing session, so that it does not learn that the session
 // exists.
-func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
+func (a *sessionActor) repetition(c Caller) (*machine.StoredReply, error) {
 	if !c.Anywhere {
 		if err := a.engine.MayServe(c.Identity, a.row); err != nil {
 			return nil, err
@@ -294,7 +294,7 @@ func (e *Engine) MayServe(identity string, row store.Session) error {
 		With("session_id", row.ID).With("root", row.Root)
 }
 
-func (a *sessionActor) abort(who caller, explanation string) (*replies.Abort, error) {
+func (a *sessionActor) abort(who Caller, explanation string) (*replies.Abort, error) {
 	r, err := a.repetition(who)
 	if err != nil {
 		return nil, err
@@ -311,7 +311,7 @@ func (a *sessionActor) abort(who caller, explanation string) (*replies.Abort, er
 	return reply, a.commit(who.MovedBy, next, nil)
 }
 
-func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all bool) (*replies.GoTo, error) {
+func (a *sessionActor) goTo(ctx context.Context, who Caller, stepID string, all bool) (*replies.GoTo, error) {
 	if r, err := a.repetition(who); err != nil {
 		return nil, err
 	} else if r != nil {
@@ -367,7 +367,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 }
 
 // replay returns the stored reply to an earlier call in this session.
-func (a *sessionActor) replay(ctx context.Context, who caller) (*machine.StoredReply, error) {
+func (a *sessionActor) replay(ctx context.Context, who Caller) (*machine.StoredReply, error) {
 	r, err := a.repetition(who)
 	if err == nil {
 		err = a.branched(ctx, who)
@@ -383,7 +383,7 @@ func (a *sessionActor) replay(ctx context.Context, who caller) (*machine.StoredR
 
 // branched makes the branch of a session, unless that is done. The server that began the session may have
 // been killed before, or git may have failed there; then the first call in the session's root makes it.
-func (a *sessionActor) branched(ctx context.Context, who caller) error {
+func (a *sessionActor) branched(ctx context.Context, who Caller) error {
 	s := a.state
 	if !s.BranchDue || s.Status != machine.Active || a.branchMade || who.Anywhere {
 		return nil

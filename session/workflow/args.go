@@ -104,8 +104,6 @@ type Caller struct {
 	Call     machine.Call
 }
 
-type caller = Caller
-
 // A FinishCall is a finished_step for a session.
 type FinishCall struct {
 	Caller
@@ -142,4 +140,3 @@ type Finished struct {
 	Asks     string          // the content about which the caller's client may ask its user, or ""
 }
 
-type finished = Finished

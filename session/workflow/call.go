@@ -22,7 +22,7 @@ import (
 // Finish reports a step of a session as finished. It waits for reviews and checks as long as the reply may take.
 func (e *Engine) Finish(ctx context.Context, id string, c FinishCall) (*Finished, error) {
 	return e.finish(ctx, id, &finishCall{
-		caller:   c.Caller,
+		Caller:   c.Caller,
 		args:     c.Args,
 		until:    c.Arrived.Add(c.Within),
 		waited:   c.Waited,
@@ -106,7 +106,7 @@ func (e *Engine) AwaitSettled(ctx context.Context, id, stepID, digest string) {
 
 // Decline records that a client's user closed the form about outputs, so that they are not asked again about them.
 func (e *Engine) Decline(ctx context.Context, id, stepID, digest, identity string) error {
-	return e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ caller) error {
+	return e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ Caller) error {
 		next, err := a.state.Decline(stepID, digest, identity, e.now())
 		if err != nil || next == a.state {
 			return err
@@ -117,7 +117,7 @@ func (e *Engine) Decline(ctx context.Context, id, stepID, digest, identity strin
 
 // step returns the position of a session without moving it (get_step). With a step_id it describes only that
 // member of the current group.
-func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*replies.Step, error) {
+func (a *sessionActor) step(ctx context.Context, who Caller, args StepArgs) (*replies.Step, error) {
 	if _, err := a.repetition(who); err != nil {
 		return nil, err
 	}

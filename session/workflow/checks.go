@@ -75,7 +75,7 @@ func (e *Engine) protect(
 // IsolateFor records the absolute path of the folder in which the item of a current step is worked on from
 // now on.
 func (e *Engine) IsolateFor(ctx context.Context, id, stepID, folder string) error {
-	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
+	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ Caller) error {
 		def, err := a.pin.Definition(ctx, a.state)
 		if err != nil {
 			return err

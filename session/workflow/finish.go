@@ -24,16 +24,16 @@ import (
 )
 
 // needsWork returns the reply to a call that has not finished its step.
-func (a *sessionActor) needsWork(notice, feedback string) *finished {
+func (a *sessionActor) needsWork(notice, feedback string) *Finished {
 	r := replies.NewFinish(replies.NeedsWork, notice)
 	r.Feedback = &feedback
-	return &finished{Row: a.row, Reply: r}
+	return &Finished{Row: a.row, Reply: r}
 }
 
 // A finishCall is a finished_step in progress. It belongs to its caller's goroutine, and to the actor while that
 // applies it.
 type finishCall struct {
-	caller
+	Caller
 	args     FinishArgs
 	until    time.Time       // the time by which the reply must be sent
 	from     context.Context // the caller's context: once it ends nothing may move, since nobody gets the reply
@@ -52,7 +52,7 @@ func (m *finishCall) only() bool { return m.args.Of != nil }
 
 // A verge is how far the actor has brought a finished_step: exactly one field is set.
 type verge struct {
-	done *finished
+	done *Finished
 	look *look    // what has to be read
 	wait *awaited // what has to end
 }
@@ -60,7 +60,7 @@ type verge struct {
 // finish carries out a finished_step: it finds the step, has its outputs judged, and moves on in one durable
 // transition (seed 000, 001.4). It reads files and waits in the caller's goroutine: the actor only makes
 // transitions.
-func (e *Engine) finish(ctx context.Context, id string, m *finishCall) (*finished, error) {
+func (e *Engine) finish(ctx context.Context, id string, m *finishCall) (*Finished, error) {
 	var r *contents
 	for {
 		v, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (*verge, error) {
@@ -72,7 +72,7 @@ func (e *Engine) finish(ctx context.Context, id string, m *finishCall) (*finishe
 		case v.done != nil:
 			return v.done, nil
 		case v.wait != nil:
-			var f *finished
+			var f *Finished
 			if f, r, err = e.await(ctx, id, m, v.wait); f != nil || err != nil {
 				return f, err
 			}
@@ -188,18 +188,18 @@ func (c *candidate) holdGroup(next *machine.State) {
 
 // prepare determines the step of a finished_step. done is the reply if the call repeats an earlier one. An
 // error about the outputs comes with a candidate.
-func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate, done *finished, err error) {
-	if r, err := a.repetition(m.caller); err != nil {
+func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate, done *Finished, err error) {
+	if r, err := a.repetition(m.Caller); err != nil {
 		return nil, nil, err
 	} else if r != nil {
-		done, err = a.repeatReply(ctx, r, m.caller)
+		done, err = a.repeatReply(ctx, r, m.Caller)
 		return nil, done, err
 	}
 
 	same := func(have outputs.Map) bool { return outputs.Same(m.args.Outputs, have) }
 	c = &candidate{m: m}
 	if a.state.Status == machine.Active {
-		if err = a.branched(ctx, m.caller); err != nil {
+		if err = a.branched(ctx, m.Caller); err != nil {
 			return nil, nil, err
 		}
 		if c.def, err = a.pin.Definition(ctx, a.state); err != nil {
@@ -221,7 +221,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		replay = c.plan.Replay
 	}
 	if replay != nil {
-		done, err = a.repeatReply(ctx, replay, m.caller)
+		done, err = a.repeatReply(ctx, replay, m.Caller)
 		return nil, done, err
 	}
 	barred, err := a.barred(ctx, c)
@@ -275,7 +275,7 @@ func (a *sessionActor) movedOn(stepID string) error {
 func (a *sessionActor) root() string { return a.engine.exports.RootOf(a.row) }
 
 // complete finishes the step.
-func (a *sessionActor) complete(ctx context.Context, c *candidate) (*finished, error) {
+func (a *sessionActor) complete(ctx context.Context, c *candidate) (*Finished, error) {
 	e, base := a.engine, a.state
 	f := machine.FinishInput{
 		Call:    c.m.Call,
@@ -332,7 +332,7 @@ func (a *sessionActor) complete(ctx context.Context, c *candidate) (*finished, e
 	}
 
 	made.written(e)
-	return &finished{Row: a.row, Reply: r, Recorded: true, Began: made.began()}, nil
+	return &Finished{Row: a.row, Reply: r, Recorded: true, Began: made.began()}, nil
 }
 
 // advance makes the transition of a finished step, with the definition to store with it.
@@ -435,7 +435,7 @@ func (a *sessionActor) lost(except string) (lost []string) {
 }
 
 // repeatReply returns a stored reply, and also stores it under this call's request_id.
-func (a *sessionActor) repeatReply(ctx context.Context, stored *machine.StoredReply, c caller) (*finished, error) {
+func (a *sessionActor) repeatReply(ctx context.Context, stored *machine.StoredReply, c Caller) (*Finished, error) {
 	if next := a.state.Alias(stored, c.Call); next != a.state {
 		if err := a.commit(c.MovedBy, next, nil); err != nil {
 			return nil, err
@@ -453,7 +453,7 @@ func (a *sessionActor) repeatReply(ctx context.Context, stored *machine.StoredRe
 		}
 	}
 
-	return &finished{Row: a.row, Reply: r}, nil
+	return &Finished{Row: a.row, Reply: r}, nil
 }
 
 // pending returns the unfinished steps of the current group, or nil.

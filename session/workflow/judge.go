@@ -115,7 +115,7 @@ const lookEvery = time.Second
 
 // await waits until what a call waits for has ended, and returns what the checks have read meanwhile, if that is
 // all there is to read; or it returns the reply to a call whose time is up.
-func (e *Engine) await(ctx context.Context, id string, m *finishCall, w *awaited) (*finished, *contents, error) {
+func (e *Engine) await(ctx context.Context, id string, m *finishCall, w *awaited) (*Finished, *contents, error) {
 	every := lookEvery
 	for {
 		now, news := w.there, w.changed
@@ -126,7 +126,7 @@ func (e *Engine) await(ctx context.Context, id string, m *finishCall, w *awaited
 		now.report(m.progress, w.step)
 		left := time.Until(m.until)
 		if left <= 0 {
-			f, err := ask(ctx, e, id, func(_ context.Context, a *sessionActor) (*finished, error) {
+			f, err := ask(ctx, e, id, func(_ context.Context, a *sessionActor) (*Finished, error) {
 				return a.stillRunning(m, w.step, now), nil
 			})
 			return f, nil, err
@@ -171,7 +171,7 @@ func shuttingDown(id, stepID string) error {
 }
 
 // ended returns what the checks have seen last, if that is all that has to be read for a call.
-func (j *running) ended(id string) (*finished, *contents, error) {
+func (j *running) ended(id string) (*Finished, *contents, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
@@ -184,7 +184,7 @@ func (j *running) ended(id string) (*finished, *contents, error) {
 }
 
 // stillRunning is the reply to a call whose time is up before its submission is judged.
-func (a *sessionActor) stillRunning(m *finishCall, stepID string, p progress) *finished {
+func (a *sessionActor) stillRunning(m *finishCall, stepID string, p progress) *Finished {
 	what, counts := "Review running: the quality review of step '%s' is", "its verdict; it counts as the same try"
 	if p.kind == judging.ByProgram {
 		what, counts = "Checks running: the checks of step '%s' are", "their results"
@@ -306,7 +306,7 @@ func (a *sessionActor) begin(ctx context.Context, c *candidate) (*verge, error) 
 		step:    stepID,
 		id:      u.ID,
 		look:    c.read.look,
-		call:    &finishCall{caller: c.m.caller, args: c.m.args, from: e.ctx, waited: u.ID},
+		call:    &finishCall{Caller: c.m.Caller, args: c.m.args, from: e.ctx, waited: u.ID},
 		cancel:  cancel,
 		over:    make(chan struct{}),
 		news:    make(chan struct{}),

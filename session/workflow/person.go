@@ -30,7 +30,7 @@ type decision struct {
 }
 
 // askPerson answers a call whose outputs a person has to pass, once the other reviews are done or overridden.
-func (a *sessionActor) askPerson(ctx context.Context, c *candidate) (*finished, error) {
+func (a *sessionActor) askPerson(ctx context.Context, c *candidate) (*Finished, error) {
 	stepID, u := c.plan.Step.ID, c.now.Of
 	if u.With() != judging.ByPerson {
 		var err error
@@ -133,7 +133,7 @@ type grant struct {
 
 // AbortFor ends a session for a person.
 func (e *Engine) AbortFor(ctx context.Context, id, reason string) error {
-	return e.actFor(ctx, id, machine.ToolAbort, func(_ context.Context, a *sessionActor, who caller) error {
+	return e.actFor(ctx, id, machine.ToolAbort, func(_ context.Context, a *sessionActor, who Caller) error {
 		_, err := a.abort(who, reason)
 		return err
 	})
@@ -153,7 +153,7 @@ func (e *Engine) AbortOf(ctx context.Context, attemptID, reason string) error {
 // OverrideFor records that a person overrides the reviews of a current step: its next finished_step is not
 // reviewed. o.GivenFor is what the person was shown (see GivenFor).
 func (e *Engine) OverrideFor(ctx context.Context, id, stepID string, o judging.Override) error {
-	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
+	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ Caller) error {
 		return a.grant(ctx, grant{stepID, o})
 	})
 }
@@ -161,7 +161,7 @@ func (e *Engine) OverrideFor(ctx context.Context, id, stepID string, o judging.O
 // DropFor records that a person drops the item of a step, such as port[3].
 func (e *Engine) DropFor(ctx context.Context, id, stepID string, o judging.Override) error {
 	o.At = e.now()
-	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
+	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ Caller) error {
 		def, err := a.pin.Definition(ctx, a.state)
 		if err != nil {
 			return err
@@ -215,7 +215,7 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o judging.Overr
 // person saw it, since it would undo steps finished meanwhile. seen is the revision that the person saw; 0
 // means any.
 func (e *Engine) GoToFor(ctx context.Context, id, stepID string, seen int64) error {
-	return e.actFor(ctx, id, machine.ToolGoTo, func(ctx context.Context, a *sessionActor, who caller) error {
+	return e.actFor(ctx, id, machine.ToolGoTo, func(ctx context.Context, a *sessionActor, who Caller) error {
 		if seen != 0 && seen != a.state.Revision && a.state.OwnReply(who.Call) == nil {
 			return session.NotNow(codes.StepMovedOn,
 				"Session '%s' has moved on since you were shown it, so nothing was done: look at where it is now, "+
@@ -238,7 +238,7 @@ func (e *Engine) ReviewFor(ctx context.Context, id, stepID, digest string, answe
 		return err
 	}
 	d := decision{Step: stepID, Digest: digest, Answer: answer}
-	return e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ caller) error { return a.decide(d) })
+	return e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ Caller) error { return a.decide(d) })
 }
 
 // HandInAgain hands in the current outputs of a step that waits for a person, who has edited them; the person
@@ -269,7 +269,7 @@ func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
 		return err
 	}
 	_, err = e.finish(ctx, id, &finishCall{
-		caller: caller{
+		Caller: Caller{
 			Identity: r.Row.Identity,
 			Anywhere: true,
 			Call:     machine.Call{Tool: machine.ToolFinish, ID: randomID(8), Named: true},
@@ -306,11 +306,11 @@ func (e *Engine) ToReview(ctx context.Context) (all []session.AwaitingStep, err 
 // actFor has a session's actor do what a person asks for. The recorded process that last moved the session
 // over a connection stays the same.
 func (e *Engine) actFor(
-	ctx context.Context, id, tool string, do func(context.Context, *sessionActor, caller) error,
+	ctx context.Context, id, tool string, do func(context.Context, *sessionActor, Caller) error,
 ) error {
 	call := machine.Call{Tool: tool, ID: randomID(8)}
 	_, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (none struct{}, err error) {
-		who := caller{Identity: a.state.Identity, Anywhere: true, Call: call}
+		who := Caller{Identity: a.state.Identity, Anywhere: true, Call: call}
 		if a.state.Status != machine.Active && a.state.OwnReply(call) == nil {
 			return none, a.state.Ended()
 		}
@@ -384,7 +384,7 @@ func (e *Engine) Awaiting(
 // CancelReview ends the judging of a submission that a finished_step waits for, by programs, reviewers or a person,
 // which makes it void. It changes nothing if that is over, and reports whether the submission is void.
 func (e *Engine) CancelReview(ctx context.Context, g replies.Going) (done bool, err error) {
-	err = e.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ caller) error {
+	err = e.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ Caller) error {
 		u := a.state.Past(g.StepID).By(g.Submission)
 		done = u != nil && u.Void != nil
 		if !u.Running() && u.With() != judging.ByPerson {

@@ -23,7 +23,7 @@ import (
 )
 
 // refuse answers a call whose hand-in is refused.
-func (a *sessionActor) refuse(ctx context.Context, c *candidate) (*finished, error) {
+func (a *sessionActor) refuse(ctx context.Context, c *candidate) (*Finished, error) {
 	stepID, of := c.plan.Step.ID, c.now.Of
 	switch c.now.Why {
 	case judging.MovedOn:
@@ -75,7 +75,7 @@ func (a *sessionActor) refuse(ctx context.Context, c *candidate) (*finished, err
 }
 
 // tell answers a call with what became of its submission, and records that, and the answer.
-func (a *sessionActor) tell(c *candidate, f *finished, refusal *session.Error) (*finished, error) {
+func (a *sessionActor) tell(c *candidate, f *Finished, refusal *session.Error) (*Finished, error) {
 	if c.now.Of != nil {
 		c.m.waited = c.now.Of.ID // if it is applied again, this call was told already
 	}
@@ -100,7 +100,7 @@ func (a *sessionActor) tell(c *candidate, f *finished, refusal *session.Error) (
 }
 
 // noVerdict answers a call that has waited for a submission which is void now.
-func (a *sessionActor) noVerdict(c *candidate, void *judging.Void) (*finished, error) {
+func (a *sessionActor) noVerdict(c *candidate, void *judging.Void) (*Finished, error) {
 	stepID := c.plan.Step.ID
 	switch {
 	case void.Refusal != nil:
@@ -155,7 +155,7 @@ func (a *sessionActor) barred(ctx context.Context, c *candidate) (why judging.Wh
 
 // askForAccount is the reply to a call that lacks the account of the work that is to be judged.
 // Such a call does not count as a try of the reviews.
-func (a *sessionActor) askForAccount(c *candidate) *finished {
+func (a *sessionActor) askForAccount(c *candidate) *Finished {
 	st := c.plan.Step
 	var b strings.Builder
 	for _, r := range st.ReviewsBy(false) {
@@ -188,7 +188,7 @@ func (a *sessionActor) misfit(c *candidate, faults string) error {
 
 // unfit answers a call whose outputs do not satisfy their schemas. The call does not count as a try of the
 // reviews, and an agent cannot override it.
-func (a *sessionActor) unfit(c *candidate) (*finished, error) {
+func (a *sessionActor) unfit(c *candidate) (*Finished, error) {
 	st := c.plan.Step
 	if err := a.misfit(c, c.read.misfits); err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ func (a *sessionActor) unfit(c *candidate) (*finished, error) {
 
 // exhausted answers a call that would end the last round of a form although the condition for ending the
 // rounds is not met: a person has to let the workflow go on.
-func (a *sessionActor) exhausted(c *candidate, why string) (*finished, error) {
+func (a *sessionActor) exhausted(c *candidate, why string) (*Finished, error) {
 	st := c.plan.Step
 	if err := a.misfit(c, why); err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (a *sessionActor) reviewFile(stepID string) (name, path string) {
 
 // selfReview writes the review's instructions and asks the agent to carry them out (seed 000, 001.4.10). The
 // session does not move.
-func (a *sessionActor) selfReview(c *candidate) (*finished, error) {
+func (a *sessionActor) selfReview(c *candidate) (*Finished, error) {
 	st := c.plan.Step
 	closing, err := closing(c.how, a.id, st.ID)
 	if err != nil {

@@ -108,7 +108,7 @@ func (e *Engine) Start(
 }
 
 // makeBranch makes the branch of a session that has begun.
-func (e *Engine) makeBranch(ctx context.Context, id string, who caller) error {
+func (e *Engine) makeBranch(ctx context.Context, id string, who Caller) error {
 	_, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (struct{}, error) {
 		return struct{}{}, a.branched(ctx, who)
 	})
