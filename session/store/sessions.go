@@ -16,8 +16,9 @@ import (
 type Sessions interface {
 	// WriteSession makes a transition. It reports false, and writes nothing, if the session no longer has the
 	// revision that the transition replaces. ErrReviewTaken: w.Verdict does not belong to the review's
-	// runner. ErrExists: a new session has the id of another one, or the branch of another active one.
-	// ErrRequested: the call with w.Request has begun or moved another session.
+	// runner. ErrWorkTaken: a row of w.EndWork does not belong to its runner. ErrExists: a new session has the
+	// id of another one, or the branch of another active one. ErrRequested: the call with w.Request has begun
+	// or moved another session.
 	WriteSession(ctx context.Context, w *SessionWrite) (written bool, err error)
 	// ReadSession returns a session. If it still has the known revision, Frame and Parts are left out; pass
 	// -1 to read them. ErrNotFound: it does not exist.
@@ -121,6 +122,10 @@ type SessionWrite struct {
 	Began    *Review       // a review that this transition begins or takes over
 	Verdict  *Review       // a review that this transition ends; nothing is written unless its runner still has it
 	Reviewed []string      // steps whose reviews end with this transition
+	PutWork  []WorkRow     // rows of work that this transition adds or replaces, after those of EndWork
+	// EndWork has the rows of work that this transition removes, only with kinds and keys. If one has a Runner,
+	// nothing is written unless the row is still that runner's.
+	EndWork []WorkRow
 	// Also has the transitions of other sessions that are made together with this one, or not at all: those
 	// that a step begins because it is a workflow, and the one that goes on when such a workflow is complete.
 	Also []*SessionWrite

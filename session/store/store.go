@@ -28,6 +28,7 @@ type Database interface {
 	Board() Board
 	RemoteRuns() RemoteRuns
 	LongCalls() LongCalls
+	Work() Work
 	Changes() Changes
 	// Where returns the database's location, for messages.
 	Where() string
@@ -46,6 +47,7 @@ const (
 	TaskChanged      = "task"
 	TaskDeleted      = "task_deleted" // reported in addition, for places that have files of the task
 	AttemptChanged   = "attempt"
+	WorkChanged      = "work" // ID is that of WorkRow.ID; progress is not reported
 )
 
 // A Change reports that something was created, changed or removed.

@@ -22,7 +22,7 @@ func (s *Store) Database() store.Database { return database{s} }
 // newStores returns the stores of the database of s.
 func newStores(s *Store) *sqlstore.Store {
 	return sqlstore.New(database{s}, sqlstore.Options{Where: s.where, Logger: s.o.Logger, Now: s.o.Now, Feed: feed,
-		Shared: true, NUL: nul, Poll: 2 * time.Second, Hint: s.hinted})
+		Shared: true, SkipLocked: " FOR NO KEY UPDATE SKIP LOCKED", NUL: nul, Poll: 2 * time.Second, Hint: s.hinted})
 }
 
 // A database is a Store in its roles as store.Database and sqlstore.Dialect.
@@ -32,6 +32,7 @@ func (d database) Sessions() store.Sessions     { return d.stores.Sessions() }
 func (d database) Board() store.Board           { return d.stores.Board() }
 func (d database) RemoteRuns() store.RemoteRuns { return d.stores.RemoteRuns() }
 func (d database) LongCalls() store.LongCalls   { return d.stores.LongCalls() }
+func (d database) Work() store.Work             { return d.stores.Work() }
 func (d database) Changes() store.Changes       { return d.stores.Changes() }
 func (d database) Exists() bool                 { return true }
 func (d database) Close() error                 { return nil }

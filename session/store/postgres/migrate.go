@@ -15,8 +15,8 @@ import (
 //go:embed migrations/*.sql
 var files embed.FS
 
-// migrations are the steps from an empty schema to the current one, each a script. The version of a schema is
-// the number of steps applied. In a script, @ means the schema and a dot.
+// migrations are the steps from an empty schema to the current one, each a script. In a script, @ means the
+// schema and a dot.
 var migrations = sqlstore.Scripts(files)
 
 // SchemaVersion returns the version of the schema, 0 if it does not exist, and the version to which this
@@ -27,15 +27,12 @@ func (s *Store) SchemaVersion(ctx context.Context) (is, latest int, err error) {
 	if err == nil && exists {
 		_, err = s.first(ctx, `SELECT version FROM @schema_version`, nil, &is)
 	}
-	return is, len(migrations), s.explain(err)
+	return is, sqlstore.Latest(migrations), s.explain(err)
 }
 
 // checkVersion returns an error for a schema whose version this program does not know.
 func checkVersion(version int) error {
-	if version > len(migrations) {
-		return sqlstore.OtherVersion(fmt.Sprint(version), len(migrations), "by another schema, ?schema=NAME in its URL")
-	}
-	return nil
+	return sqlstore.CheckVersion(migrations, version, "by another schema, ?schema=NAME in its URL")
 }
 
 // Migrate creates the schema or brings it to the current version, and returns the versions before and after.
@@ -108,11 +105,13 @@ func (s *Store) migrate(ctx context.Context) error {
 			err = checkVersion(is)
 		}
 
-		for v := is; v < latest && err == nil; v++ {
-			_, err = c.Exec(ctx, weaken(strings.ReplaceAll(migrations[v], "@", s.schema+"."))).ReadAll()
+		for is < latest && err == nil {
+			text, next := sqlstore.NextScript(migrations, is)
+			_, err = c.Exec(ctx, weaken(strings.ReplaceAll(text, "@", s.schema+"."))).ReadAll()
 			if err != nil {
-				return fmt.Errorf("migrating the schema from version %d to %d: %w", v, v+1, err)
+				return fmt.Errorf("migrating the schema from version %d to %d: %w", is, next, err)
 			}
+			is = next
 		}
 		if err == nil {
 			_, err = c.Exec(ctx, fmt.Sprintf("UPDATE schema_version SET version = %d; COMMIT", latest)).ReadAll()

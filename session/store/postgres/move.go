@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -18,7 +19,11 @@ import (
 const moveText = `CALL @move_sessions(NULL, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`
 
 // refusals are the errors that move_sessions raises, by code.
-var refusals = map[string]error{"DW001": store.ErrReviewTaken, "DW002": store.ErrRequested}
+var refusals = map[string]error{
+	"DW001": store.ErrReviewTaken,
+	"DW002": store.ErrRequested,
+	"DW003": store.ErrWorkTaken,
+}
 
 // MoveSession implements sqlstore.Mover. The statement is a transaction of its own, or part of a group's, and
 // names the revision that it replaces. If its reply is lost, the row itself shows whether it was carried out.
@@ -117,9 +122,9 @@ func moveArgs(scope int64, now time.Time, writes []*store.SessionWrite) []any {
 		gone.ends, gone.kinds, gone.keys, reviewed.ends, reviewed.steps}
 }
 
-// optionsOf returns the parts that not every transition has: request, definition and reviews.
+// optionsOf returns the parts that not every transition has: request, definition, reviews and work.
 func optionsOf(w *store.SessionWrite) []*string {
-	all := make([]*string, 9)
+	all := make([]*string, 10)
 	if w.Request != nil {
 		all[0] = new(hex.EncodeToString(w.Request[:]))
 	}
@@ -135,5 +140,44 @@ func optionsOf(w *store.SessionWrite) []*string {
 	if r := w.Verdict; r != nil {
 		all[7], all[8] = new(plainText(r.Step)), &r.Runner
 	}
+	all[9] = workOf(w)
 	return all
+}
+
+// workOf returns the changes of work that a transition makes, for change_work, or nil.
+func workOf(w *store.SessionWrite) *string {
+	type change struct {
+		Removed     bool    `json:"removed"`
+		Kind        string  `json:"kind"`
+		Key         string  `json:"key"`
+		About       *string `json:"about"`
+		Place       string  `json:"place"`
+		In          float64 `json:"in"`
+		Runner      string  `json:"runner"`
+		RunnerPlace string  `json:"runner_place"`
+		Life        float64 `json:"life"`
+	}
+
+	var all []change
+	for _, r := range w.EndWork {
+		all = append(all, change{Removed: true, Kind: r.Kind, Key: plainText(r.Key), Runner: r.Runner})
+	}
+	for _, r := range w.PutWork {
+		c := change{
+			Kind: r.Kind, Key: plainText(r.Key), Place: r.Place, In: r.In.Seconds(),
+			Runner: r.Runner, RunnerPlace: r.RunnerPlace, Life: r.Life.Seconds(),
+		}
+		if r.About != nil {
+			c.About = new(plainText(string(r.About)))
+		}
+		all = append(all, c)
+	}
+	if all == nil {
+		return nil
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		panic(err) // it has texts and numbers only
+	}
+	return new(string(text))
 }

@@ -33,7 +33,7 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 		lines = append(lines, c.Line)
 	}
 	for _, line := range lines {
-		testkit.Equal(t, line(), "1", "the version")
+		testkit.Equal(t, line(), "2", "the version")
 	}
 	s := openAt(t, url)
 	must(t, s.Open(t.Context()))
@@ -51,13 +51,18 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	testkit.Get(s.exec(t.Context(), `UPDATE @schema_version SET version = version + 1`)).Must(t)
 	late := openAt(t, url)
 	says(t, late.Open(t.Context()), task.ErrVersion,
-		"it has version 2, and this deepwork uses version 1: use the deepwork that wrote it, or set the database aside")
+		"it has version 3, and this deepwork uses version 2: use the deepwork that wrote it, or set the database aside")
 
 	// One that runs already stops to use it.
 	for _, mode := range []sqlstore.Mode{sqlstore.Reading, sqlstore.Writing} {
 		testkit.FailsWith(t, s.Transact(t.Context(), mode, nil), task.ErrVersion, "a transaction")
 	}
 	testkit.FailsWith(t, s.probe(), task.ErrVersion, "it looks")
+
+	// One of before the first release is not migrated.
+	testkit.Get(s.exec(t.Context(), `UPDATE @schema_version SET version = 1`)).Must(t)
+	says(t, openAt(t, url).Open(t.Context()), task.ErrVersion,
+		"it has version 1, and this deepwork uses version 2: use")
 	testkit.FailsWith(t, s.Unavailable(), task.ErrVersion, "it is unavailable")
 	testkit.FailsWith(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), task.ErrVersion,
 		"a transition")

@@ -94,8 +94,11 @@ type Options struct {
 	// Shared means that several machines use the database. Each has its own paths of repositories, so the
 	// paths are those that this process gave to SyncProjects.
 	Shared bool
-	NUL    string        // what replaces a NUL character if the database cannot store one
-	Poll   time.Duration // between two looks of followers, or for changes without Feed.Version; default: 200 ms
+	// SkipLocked ends a query that locks its rows, without those that another transaction has locked. It is ""
+	// if transactions that write never run beside each other.
+	SkipLocked string
+	NUL        string        // what replaces a NUL character if the database cannot store one
+	Poll       time.Duration // between two looks of followers, or for changes without Feed.Version; default: 200 ms
 	// Hint returns a channel that is closed when it may be time for a look. nil means no hints.
 	Hint func() <-chan struct{}
 }
@@ -126,6 +129,28 @@ func Scripts(files fs.FS) (scripts []string) {
 		scripts = append(scripts, string(script))
 	}
 	return scripts
+}
+
+// firstVersion is the version of the schema that the first script makes. Nothing migrates earlier ones, which
+// were never released.
+const firstVersion = 2
+
+// Latest returns the version to which the last script migrates a schema.
+func Latest(scripts []string) int { return firstVersion - 1 + len(scripts) }
+
+// NextScript returns the script that migrates a schema with an earlier version, and the version after that.
+// Version 0 is an empty schema.
+func NextScript(scripts []string, version int) (script string, next int) {
+	next = max(version+1, firstVersion)
+	return scripts[next-firstVersion], next
+}
+
+// CheckVersion returns OtherVersion for a version that the scripts cannot migrate.
+func CheckVersion(scripts []string, version int, aside string) error {
+	if version > Latest(scripts) || version > 0 && version < firstVersion {
+		return OtherVersion(fmt.Sprint(version), Latest(scripts), aside)
+	}
+	return nil
 }
 
 // OtherVersion returns task.ErrVersion for a schema whose version this program, whose own version is latest,

@@ -312,6 +312,9 @@ func (s *Store) RemoteRuns() store.RemoteRuns { return remoteRuns{s} }
 // LongCalls returns the calls of tools that take long.
 func (s *Store) LongCalls() store.LongCalls { return calls{s} }
 
+// Work returns what processes of the project are to do.
+func (s *Store) Work() store.Work { return work{s} }
+
 // Sessions returns the sessions of the project.
 func (s *Store) Sessions() store.Sessions { return workflows{s} }
 

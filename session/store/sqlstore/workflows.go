@@ -105,6 +105,12 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 	if r := s.Began; r != nil {
 		t.Exec(takeReview, s.ID, r.Step, r.Runner, r.Total, r.Life.Seconds())
 	}
+	for _, w := range s.EndWork {
+		t.endWork(&w)
+	}
+	for _, w := range s.PutWork {
+		t.putWork(&w)
+	}
 	if d := s.Define; d != nil {
 		t.Exec(addDefinition, d.Hash, string(d.Data), t.Now, d.Hash, fresh)
 	}

@@ -316,15 +316,15 @@ const unreleasedID = 0x64776264 // dwbd
 //go:embed migrations/*.sql
 var files embed.FS
 
-// migrations are the steps from an empty file to the current schema, each a script. The version of a board,
-// SQLite's user_version, is the number of steps applied.
+// migrations are the steps from an empty file to the current schema, each a script. The version of a board is
+// SQLite's user_version.
 var migrations = sqlstore.Scripts(files)
 
 // setAside says how to set a database aside.
 const setAside = "with `deepwork check --set-aside`"
 
 // latest is the version that this program writes.
-func latest() int { return len(migrations) }
+func latest() int { return sqlstore.Latest(migrations) }
 
 // ours returns the version of a database. It refuses databases of other programs with task.ErrDamaged, and
 // those that cannot be migrated to the current version with task.ErrVersion.
@@ -341,15 +341,15 @@ func ours(ctx context.Context, c interface {
 		return 0, err
 	case id == unreleasedID:
 		return 0, sqlstore.OtherVersion(fmt.Sprintf("%d of before the first release", v), latest(), setAside)
-	case id == applicationID && v > latest():
-		return 0, sqlstore.OtherVersion(fmt.Sprint(v), latest(), setAside)
-	case id != applicationID && (id != 0 || v != 0 || tables > 0):
+	case id == applicationID:
+		err = sqlstore.CheckVersion(migrations, v, setAside)
+	case id != 0 || v != 0 || tables > 0:
 		return 0,
 			fmt.Errorf("%w: it is the database of another program, and was left as it is: set it aside with "+
 				"`deepwork check --set-aside` to begin an empty one", task.ErrDamaged)
 	}
 
-	return v, nil
+	return v, err
 }
 
 // migrate brings a database to the current version, step by step. If another process does the same, the
@@ -369,11 +369,12 @@ func (d *DB) migrate(ctx context.Context, c *sql.Conn) error {
 
 		v, err = ours(ctx, t)
 		if err == nil && v < latest() {
-			if _, err = t.ExecContext(ctx, migrations[v]); err != nil {
-				err = fmt.Errorf("migrating it from version %d to %d: %w", v, v+1, err)
+			script, next := sqlstore.NextScript(migrations, v)
+			if _, err = t.ExecContext(ctx, script); err != nil {
+				err = fmt.Errorf("migrating it from version %d to %d: %w", v, next, err)
 			} else {
 				_, err = t.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d",
-					applicationID, v+1))
+					applicationID, next))
 			}
 		}
 		if err == nil {

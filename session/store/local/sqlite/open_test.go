@@ -116,6 +116,7 @@ func TestFilesThatAreLeftUntouched(t *testing.T) {
 		task.ErrDamaged, "the database of another program")
 	untouched("newer", good, fmt.Sprintf("PRAGMA user_version = %d", latest()+1), task.ErrVersion,
 		fmt.Sprintf(version, fmt.Sprint(latest()+1), latest()))
+	untouched("older", good, "PRAGMA user_version = 1", task.ErrVersion, fmt.Sprintf(version, "1", latest()))
 	untouched("unreleased", good, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 8", unreleasedID),
 		task.ErrVersion,
 		fmt.Sprintf(version, "8 of before the first release", latest()))

@@ -344,8 +344,8 @@ func (w *writer) begin(group []*member) error {
 		w.compiled.phase = inside
 		var version int
 		err = w.conn.QueryRowContext(context.Background(), "PRAGMA user_version").Scan(&version)
-		if err == nil && version > latest() { // a newer deepwork has migrated it since it was opened
-			err = sqlstore.OtherVersion(fmt.Sprint(version), latest(), setAside)
+		if err == nil { // a newer deepwork may have migrated it since it was opened
+			err = sqlstore.CheckVersion(migrations, version, setAside)
 		}
 		if err != nil {
 			_ = w.commit(nil)

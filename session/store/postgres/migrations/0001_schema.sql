@@ -424,6 +424,23 @@ CREATE TABLE session_reviews_all (
 	PRIMARY KEY (scope, session_id, step)
 );
 
+CREATE TABLE work_all (
+	scope        bigint NOT NULL DEFAULT scope(),
+	kind         string,
+	key          string,
+	about        string,
+	place        string NOT NULL,
+	due          double precision NOT NULL,
+	runner       string NOT NULL,
+	runner_place string NOT NULL,
+	until        double precision NOT NULL,
+	claims       bigint NOT NULL,
+	stop         boolean NOT NULL,
+	progress     string,
+	result       string,
+	PRIMARY KEY (scope, kind, key)
+);
+
 CREATE TABLE definitions_all (
 	scope  bigint NOT NULL DEFAULT scope(),
 	hash   string,
@@ -459,6 +476,28 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN NULL;
 END $$;
 
+-- change_work puts and removes rows of work, like the statements of package sqlstore.
+CREATE PROCEDURE change_work(project bigint, now text, changes json) LANGUAGE plpgsql AS $$
+DECLARE
+	w record;
+BEGIN
+	FOR w IN SELECT * FROM json_to_recordset(changes) AS r (removed boolean, kind text, key text, about text, place text, "in" double precision,
+		runner text, runner_place text, life double precision) LOOP
+		IF w.removed THEN
+			DELETE FROM @work_all a WHERE a.scope = project AND a.kind = w.kind AND a.key = w.key AND w.runner IN ('', a.runner);
+			IF NOT FOUND AND w.runner <> '' THEN
+				RAISE 'the work was taken over' USING ERRCODE = 'DW003';
+			END IF;
+		ELSE
+			INSERT INTO @work_all VALUES (project, w.kind, w.key, w.about, w.place, @unixepoch('subsec') + w."in", w.runner, w.runner_place,
+				CASE WHEN w.runner = '' THEN 0 ELSE @unixepoch('subsec') + w.life END, CASE WHEN w.runner = '' THEN 0 ELSE 1 END, FALSE)
+				ON CONFLICT (scope, kind, key) DO UPDATE SET about = excluded.about, place = excluded.place, due = excluded.due, runner = excluded.runner,
+				runner_place = excluded.runner_place, until = excluded.until, claims = excluded.claims, stop = FALSE, progress = NULL, result = NULL;
+		END IF;
+		INSERT INTO @changes_all (scope, kind, id, at) VALUES (project, 'work', w.kind || '/' || w.key, now);
+	END LOOP;
+END $$;
+
 -- move_sessions makes transitions of sessions of no attempt, like the statements of package sqlstore. written has an
 -- element for each: it is false if the session does not have its revision before, or exists, if that is -1. Of several,
 -- it is NULL for one whose row another transaction has now: so none waits for it, and it is to be tried alone. Other
@@ -466,7 +505,7 @@ END $$;
 -- of simple types, because parsing more of them would cost a tenth of its time.
 CREATE PROCEDURE move_sessions(INOUT written boolean[], project bigint, now text, fresh text, ids text[], befores bigint[],
 	sessions text[], -- for each in turn the columns of workflow_sessions_all after the first one
-	options text[],  -- for each its request, hash and data of its definition, step, runner, total and life of a review that begins, step and runner of one that ends
+	options text[],  -- for each its request, hash and data of its definition, step, runner, total and life of a review that begins, step and runner of one that ends, changes of work
 	put_ends bigint[], put_kinds text[], put_keys text[], put_positions bigint[], put_bodies text[], -- the numbers of the last ones of each
 	gone_ends bigint[], gone_kinds text[], gone_keys text[], reviewed_ends bigint[], reviewed text[]) LANGUAGE plpgsql AS $$
 DECLARE
@@ -486,7 +525,7 @@ BEGIN
 		CONTINUE WHEN mine IS NULL OR NOT ids[m] = ANY (mine);
 		before := befores[m];
 		s := sessions[22*m-21 : 22*m];
-		o := options[9*m-8 : 9*m];
+		o := options[10*m-9 : 10*m];
 		IF before < 0 THEN
 			INSERT INTO @workflow_sessions_all VALUES (project, s[1], s[2]::bigint, s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11], s[12],
 				s[13], s[14], s[15], s[16], s[17], s[18], s[19], s[20], s[21], s[22]) ON CONFLICT DO NOTHING;
@@ -510,6 +549,9 @@ BEGIN
 		IF o[4] IS NOT NULL THEN
 			INSERT INTO @session_reviews_all VALUES (project, s[1], o[4], o[5], o[6]::bigint, 0, @unixepoch('subsec') + o[7]::double precision)
 				ON CONFLICT (scope, session_id, step) DO UPDATE SET runner = excluded.runner, total = excluded.total, done = 0, until = excluded.until;
+		END IF;
+		IF o[10] IS NOT NULL THEN
+			CALL @change_work(project, now, o[10]::json);
 		END IF;
 		IF o[2] IS NOT NULL AND NOT EXISTS (SELECT FROM @definitions_all d WHERE d.scope = project AND d.hash = o[2] AND d.put_at > fresh) THEN
 			INSERT INTO @definitions_all VALUES (project, o[2], o[3], now) ON CONFLICT (scope, hash) DO UPDATE SET put_at = excluded.put_at;

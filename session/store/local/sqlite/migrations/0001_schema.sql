@@ -362,6 +362,25 @@ CREATE TABLE session_reviews (
 	PRIMARY KEY (session_id, step)
 ) STRICT, WITHOUT ROWID;
 
+-- What processes of the project are to do, now or at some time: each kind has a handler in package work.
+CREATE TABLE work (
+	kind         TEXT NOT NULL,
+	key          TEXT NOT NULL,
+	about        TEXT,             -- for the handler, JSON
+	place        TEXT NOT NULL,    -- the only place where it may be done, a machine and a root; '': anywhere
+	due          REAL NOT NULL,    -- nobody begins before this time; like until, in seconds since 1970 by unixepoch('subsec')
+	-- Who does it: a process, with what makes each of its claims unique. Until the time, which the runner renews, or
+	-- its end, which others at its place notice at once, nobody else does it. '': nobody does it, and until is 0.
+	runner       TEXT NOT NULL,
+	runner_place TEXT NOT NULL,    -- '' in a store of one machine
+	until        REAL NOT NULL,
+	claims       INTEGER NOT NULL, -- how often it was begun since it was put
+	stop         INTEGER NOT NULL, -- 1: its runner is asked to stop
+	progress     TEXT,             -- JSON
+	result       TEXT,             -- JSON; NULL until it is done
+	PRIMARY KEY (kind, key)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE definitions (
 	hash   TEXT PRIMARY KEY, -- the SHA-256 of data
 	data   TEXT NOT NULL,
@@ -371,7 +390,7 @@ CREATE TABLE definitions (
 -- What was changed, for those who follow it.
 CREATE TABLE changes (
 	position INTEGER PRIMARY KEY, -- in the order of the commits, without gaps, since the newest one is never removed
-	kind     TEXT NOT NULL, -- session, execution, task or attempt
+	kind     TEXT NOT NULL, -- session, execution, task, attempt or work
 	id       TEXT NOT NULL,
 	at       TEXT NOT NULL  -- the start of the transaction
 ) STRICT;

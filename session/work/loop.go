@@ -1,0 +1,241 @@
+package work
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/session/store"
+)
+
+const (
+	lockEvery   = 500 * time.Millisecond // between two looks at whether other runners of this place live
+	lookEvery   = 5 * time.Second        // at most, between two looks at the clock
+	claimAtOnce = 100                    // rows of a kind without a limit
+	maxPause    = time.Minute            // after a handler has failed
+	releaseTime = time.Second            // to release rows, even if the time to close is over
+)
+
+// Options configure a Loop. Stores are required.
+type Options struct {
+	Stores *store.Stores
+	Logger *slog.Logger // default: discards
+	// Life is how long a row stays its runner's without a renewal; the runner renews it three times as often.
+	// Default: 15 s
+	Life time.Duration
+}
+
+// A Loop does the work of one process. Its methods may be called from any goroutine.
+type Loop struct {
+	o     Options
+	rows  store.Work
+	place string // the key of this place; "" in a store of one machine
+
+	ctx     context.Context // parent of the handlers' contexts; Close ends it with ErrClosing
+	cancel  context.CancelCauseFunc
+	serving sync.WaitGroup
+	wake    wait.Signal // it may be time for a look
+
+	mu      sync.Mutex // guards the following fields
+	closing bool
+	kinds   map[string]Kind
+	tasks   map[string]*Task // by the ids of their rows
+	away    time.Time        // when the store was last seen not to answer
+
+	// Owned by serve.
+	looked  time.Time // when the clock was last looked at
+	overdue bool      // what this process does is renewed at the next look
+	watched []string  // the members of this place that do something, without this process
+	logged  string    // the last error
+}
+
+// New returns a loop, which does nothing before Start.
+func New(o Options) *Loop {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Life = cmp.Or(o.Life, 15*time.Second)
+	l := &Loop{
+		o:     o,
+		rows:  o.Stores.Database.Work(),
+		wake:  wait.NewSignal(),
+		kinds: map[string]Kind{},
+		tasks: map[string]*Task{},
+	}
+	if o.Stores.Place != nil {
+		l.place = o.Stores.Place.Key()
+	}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	return l
+}
+
+// Register makes the loop do work of a kind. It may be called before or after Start.
+func (l *Loop) Register(k Kind) {
+	l.mu.Lock()
+	l.kinds[k.Name] = k
+	l.mu.Unlock()
+	l.wake.Wake()
+}
+
+// Start begins to look for work.
+func (l *Loop) Start() {
+	l.serving.Go(l.serve)
+	l.serving.Go(l.follow)
+}
+
+// Close ends the handlers, waits for them until ctx ends, and lets other processes go on with their work. It
+// returns the rows whose handlers did not end in time.
+func (l *Loop) Close(ctx context.Context) (stuck []string) {
+	l.mu.Lock()
+	l.closing = true
+	l.mu.Unlock()
+	l.cancel(ErrClosing)
+	for _, t := range l.all() {
+		if wait.Done(ctx, t.done) != nil {
+			stuck = append(stuck, t.ID())
+		}
+	}
+	if wait.Group(ctx, &l.serving) != nil { // a read may hang on a dead disk
+		stuck = append(stuck, "looking for work")
+	}
+
+	if left := l.all(); len(left) > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+		defer cancel()
+		if err := l.rows.Release(ctx, runnersOf(left)); err != nil {
+			l.o.Logger.Warn("others go on with the work of this server only when its time is over", "error", err)
+		}
+	}
+	return stuck
+}
+
+// Claimed returns a row that is claimed by this loop from the moment in which the caller writes it. The caller
+// must have entered the members. When the row is written, Run begins the work.
+func (l *Loop) Claimed(kind, key string, about json.RawMessage) store.WorkRow {
+	return store.WorkRow{
+		Kind: kind, Key: key, About: about, Claims: 1,
+		Runner: l.runner(), RunnerPlace: l.place, Life: l.o.Life,
+	}
+}
+
+// runner names a new claim of this process.
+func (l *Loop) runner() string {
+	var b [6]byte
+	rand.Read(b[:]) // never fails
+	return l.o.Stores.Members.ID() + "-" + hex.EncodeToString(b[:])
+}
+
+// memberOf returns the id of the member that made a claim.
+func memberOf(runner string) string {
+	return runner[:max(strings.LastIndexByte(runner, '-'), 0)]
+}
+
+// Run begins a row that this loop has claimed. What this process did for an earlier claim of the row ends
+// first. It reports false if the loop is closing, or has no such kind.
+func (l *Loop) Run(row store.WorkRow) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k, known := l.kinds[row.Kind]
+	if l.closing || !known {
+		return false
+	}
+	earlier := l.tasks[row.ID()]
+	if earlier != nil && earlier.Runner == row.Runner {
+		return true
+	}
+
+	ctx, cancel := context.WithCancelCause(l.ctx)
+	t := &Task{WorkRow: row, cancel: cancel, done: make(chan struct{}), renewed: time.Now()}
+	l.tasks[row.ID()] = t
+	if row.Stop {
+		cancel(ErrStopped)
+	}
+	go func() {
+		defer close(t.done)
+		defer cancel(nil)
+		if earlier != nil {
+			earlier.cancel(ErrTaken)
+			<-earlier.done
+		}
+		l.do(ctx, k, t)
+	}()
+	return true
+}
+
+// do calls the handler of a task, and stores what becomes of its row.
+func (l *Loop) do(ctx context.Context, k Kind, t *Task) {
+	outcome, err := call(ctx, k.Do, t)
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(err, ErrEnded), errors.Is(err, ErrTaken), errors.Is(cause, ErrTaken):
+		l.drop(t)
+		return
+	case err != nil && l.ctx.Err() != nil:
+		return // Close releases it
+	case err != nil && errors.Is(cause, ErrStopped):
+		outcome = store.Outcome{}
+	case err != nil:
+		outcome = store.Outcome{Again: min(time.Second<<min(t.Claims-1, 6), maxPause), Failed: true}
+		l.o.Logger.Warn("work has failed and is tried again", "work", t.ID(), "claims", t.Claims, "again_in",
+			outcome.Again, "error", err)
+	}
+
+	for {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.o.Life/3)
+		_, err := l.rows.End(bounded, &t.WorkRow, outcome)
+		cancel()
+		if err == nil {
+			l.drop(t)
+			return
+		}
+		l.o.Logger.Warn("the end of work cannot be stored now; trying again", "work", t.ID(), "error", err)
+		if wait.For(l.ctx, time.Second) != nil {
+			return // Close releases it
+		}
+	}
+}
+
+func call(ctx context.Context, do Handler, t *Task) (o store.Outcome, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return do(ctx, t)
+}
+
+// drop forgets a task whose row is not this process's any more.
+func (l *Loop) drop(t *Task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tasks[t.ID()] == t {
+		delete(l.tasks, t.ID())
+	}
+	if l.kinds[t.Kind].Limit > 0 {
+		l.wake.Wake()
+	}
+}
+
+// all returns what this process does.
+func (l *Loop) all() []*Task {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.tasks))
+}
+
+func runnersOf(tasks []*Task) (runners []string) {
+	for _, t := range tasks {
+		runners = append(runners, t.Runner)
+	}
+	return runners
+}
