@@ -13,7 +13,7 @@ type WorkRow struct {
 	Kind  string
 	Key   string          // unique in its kind
 	About json.RawMessage // for the handler; nil means nothing
-	Place string          // the key of the only place where it may be done; "" means anywhere
+	Place string          // names the only place where it may be done, as its kind does; "" means anywhere
 	// Runner names the claim of the process that does the work: the id of its member, a hyphen, and a text that
 	// is unique to the claim. "" means that nobody does it.
 	Runner      string
@@ -32,7 +32,7 @@ func (w *WorkRow) ID() string { return w.Kind + "/" + w.Key }
 
 // A WorkClaim says what a process may begin.
 type WorkClaim struct {
-	WorkRow          // has Kind, Place, Runner, RunnerPlace and Life; Place is where the process is
+	WorkRow          // has Kind, Runner, RunnerPlace and Life, and as Place the one where the process is
 	Gone    []string // runners that have ended without having done their work
 	Lapsed  bool     // also what runners have not renewed in time
 	Limit   int      // how many rows at most
@@ -65,10 +65,10 @@ type Work interface {
 	Row(ctx context.Context, kind, key string) (*WorkRow, error)
 	// Rows returns the rows of a kind by their keys.
 	Rows(ctx context.Context, kind string) ([]WorkRow, error)
-	// Open returns the rows that have a runner and may be done at a place, without what they are about, and for
-	// each kind one row, without a key, that stands for those without a runner. In is how long it takes until
-	// Claim may return them, if nobody renews them; 0 or less means now.
-	Open(ctx context.Context, place string) ([]WorkRow, error)
+	// Open returns the rows that have a runner, without what they are about, and for each kind and place one
+	// row, without a key, that stands for those without a runner. In is how long it takes until Claim may return
+	// them, if nobody renews them; 0 or less means now.
+	Open(ctx context.Context) ([]WorkRow, error)
 	// Claim makes a process the runner of rows that nobody does any more. Those that were due first are first.
 	Claim(ctx context.Context, c WorkClaim) ([]WorkRow, error)
 	// Renew makes rows stay their runners' for life from now on, and stores their progress where that is not

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/actor/xslices"
 	"deepwork/session/store"
 )
 
@@ -43,22 +44,28 @@ type Loop struct {
 	rows  store.Work
 	place string // the key of this place; "" in a store of one machine
 
-	ctx     context.Context // parent of the handlers' contexts; Close ends it with ErrClosing
-	cancel  context.CancelCauseFunc
+	ctx     context.Context // of serve; ends with Close
+	cancel  context.CancelFunc
 	serving sync.WaitGroup
 	wake    wait.Signal // it may be time for a look
 
-	mu      sync.Mutex // guards the following fields
-	closing bool
-	kinds   map[string]Kind
-	tasks   map[string]*Task // by the ids of their rows
-	away    time.Time        // when the store was last seen not to answer
+	mu    sync.Mutex        // guards the following fields
+	kinds map[string]*group // by their names
+	tasks map[string]*Task  // by the ids of their rows
+	away  time.Time         // when the store was last seen not to answer
 
 	// Owned by serve.
 	looked  time.Time // when the clock was last looked at
 	overdue bool      // what this process does is renewed at the next look
 	watched []string  // the members of this place that do something, without this process
 	logged  string    // the last error
+}
+
+// A group is a kind that is registered.
+type group struct {
+	Kind
+	ctx    context.Context // parent of the handlers' contexts; Leave ends it with ErrClosing
+	cancel context.CancelCauseFunc
 }
 
 // New returns a loop, which does nothing before Start.
@@ -69,20 +76,22 @@ func New(o Options) *Loop {
 		o:     o,
 		rows:  o.Stores.Database.Work(),
 		wake:  wait.NewSignal(),
-		kinds: map[string]Kind{},
+		kinds: map[string]*group{},
 		tasks: map[string]*Task{},
 	}
 	if o.Stores.Place != nil {
 		l.place = o.Stores.Place.Key()
 	}
-	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
 
-// Register makes the loop do work of a kind. It may be called before or after Start.
+// Register makes the loop do work of a kind until Leave or Close. It may be called before or after Start.
 func (l *Loop) Register(k Kind) {
+	g := &group{Kind: k}
+	g.ctx, g.cancel = context.WithCancelCause(l.ctx)
 	l.mu.Lock()
-	l.kinds[k.Name] = k
+	l.kinds[k.Name] = g
 	l.mu.Unlock()
 	l.wake.Wake()
 }
@@ -93,28 +102,51 @@ func (l *Loop) Start() {
 	l.serving.Go(l.follow)
 }
 
-// Close ends the handlers, waits for them until ctx ends, and lets other processes go on with their work. It
-// returns the rows whose handlers did not end in time.
+// Close is Leave for all kinds, and ends the loop.
 func (l *Loop) Close(ctx context.Context) (stuck []string) {
 	l.mu.Lock()
-	l.closing = true
+	kinds := slices.Sorted(maps.Keys(l.kinds))
 	l.mu.Unlock()
-	l.cancel(ErrClosing)
-	for _, t := range l.all() {
+	for _, kind := range kinds {
+		stuck = append(stuck, l.Leave(ctx, kind)...)
+	}
+	l.cancel()
+	if wait.Group(ctx, &l.serving) != nil { // a read may hang on a dead disk
+		stuck = append(stuck, "looking for work")
+	}
+	return stuck
+}
+
+// Leave ends the handlers of a kind, waits for them until ctx ends, and lets other processes go on with their work.
+// The loop then does no such work any more. It returns the rows whose handlers did not end in time.
+func (l *Loop) Leave(ctx context.Context, kind string) (stuck []string) {
+	l.mu.Lock()
+	g := l.kinds[kind]
+	delete(l.kinds, kind)
+	l.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+
+	g.cancel(ErrClosing)
+	for _, t := range l.all(kind) {
 		if wait.Done(ctx, t.done) != nil {
 			stuck = append(stuck, t.ID())
 		}
 	}
-	if wait.Group(ctx, &l.serving) != nil { // a read may hang on a dead disk
-		stuck = append(stuck, "looking for work")
-	}
 
-	if left := l.all(); len(left) > 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
-		defer cancel()
-		if err := l.rows.Release(ctx, runnersOf(left)); err != nil {
-			l.o.Logger.Warn("others go on with the work of this server only when its time is over", "error", err)
-		}
+	left := l.all(kind)
+	if len(left) == 0 {
+		return stuck
+	}
+	for _, t := range left {
+		l.drop(t)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+	runners := xslices.Map(left, func(t *Task) string { return t.Runner })
+	if err := l.rows.Release(ctx, runners); err != nil {
+		l.o.Logger.Warn("others go on with the work of this server only when its time is over", "error", err)
 	}
 	return stuck
 }
@@ -141,12 +173,12 @@ func memberOf(runner string) string {
 }
 
 // Run begins a row that this loop has claimed. What this process did for an earlier claim of the row ends
-// first. It reports false if the loop is closing, or has no such kind.
+// first. It reports false if the loop does no such work.
 func (l *Loop) Run(row store.WorkRow) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k, known := l.kinds[row.Kind]
-	if l.closing || !known {
+	g := l.kinds[row.Kind]
+	if g == nil {
 		return false
 	}
 	earlier := l.tasks[row.ID()]
@@ -154,8 +186,8 @@ func (l *Loop) Run(row store.WorkRow) bool {
 		return true
 	}
 
-	ctx, cancel := context.WithCancelCause(l.ctx)
-	t := &Task{WorkRow: row, cancel: cancel, done: make(chan struct{}), renewed: time.Now()}
+	ctx, cancel := context.WithCancelCause(g.ctx)
+	t := &Task{WorkRow: row, of: g, cancel: cancel, done: make(chan struct{}), renewed: time.Now()}
 	l.tasks[row.ID()] = t
 	if row.Stop {
 		cancel(ErrStopped)
@@ -167,21 +199,21 @@ func (l *Loop) Run(row store.WorkRow) bool {
 			earlier.cancel(ErrTaken)
 			<-earlier.done
 		}
-		l.do(ctx, k, t)
+		l.do(ctx, t)
 	}()
 	return true
 }
 
 // do calls the handler of a task, and stores what becomes of its row.
-func (l *Loop) do(ctx context.Context, k Kind, t *Task) {
-	outcome, err := call(ctx, k.Do, t)
+func (l *Loop) do(ctx context.Context, t *Task) {
+	outcome, err := call(ctx, t)
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(err, ErrEnded), errors.Is(err, ErrTaken), errors.Is(cause, ErrTaken):
 		l.drop(t)
 		return
-	case err != nil && l.ctx.Err() != nil:
-		return // Close releases it
+	case err != nil && t.of.ctx.Err() != nil:
+		return // Leave releases it
 	case err != nil && errors.Is(cause, ErrStopped):
 		outcome = store.Outcome{}
 	case err != nil:
@@ -199,19 +231,19 @@ func (l *Loop) do(ctx context.Context, k Kind, t *Task) {
 			return
 		}
 		l.o.Logger.Warn("the end of work cannot be stored now; trying again", "work", t.ID(), "error", err)
-		if wait.For(l.ctx, time.Second) != nil {
-			return // Close releases it
+		if wait.For(t.of.ctx, time.Second) != nil {
+			return // Leave releases it
 		}
 	}
 }
 
-func call(ctx context.Context, do Handler, t *Task) (o store.Outcome, err error) {
+func call(ctx context.Context, t *Task) (o store.Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return do(ctx, t)
+	return t.of.Do(ctx, t)
 }
 
 // drop forgets a task whose row is not this process's any more.
@@ -221,21 +253,19 @@ func (l *Loop) drop(t *Task) {
 	if l.tasks[t.ID()] == t {
 		delete(l.tasks, t.ID())
 	}
-	if l.kinds[t.Kind].Limit > 0 {
+	if t.of.Limit > 0 {
 		l.wake.Wake()
 	}
 }
 
-// all returns what this process does.
-func (l *Loop) all() []*Task {
+// all returns what this process does of a kind, or of all if that is "".
+func (l *Loop) all(kind string) (tasks []*Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Values(l.tasks))
-}
-
-func runnersOf(tasks []*Task) (runners []string) {
-	for _, t := range tasks {
-		runners = append(runners, t.Runner)
+	for _, t := range l.tasks {
+		if kind == "" || t.Kind == kind {
+			tasks = append(tasks, t)
+		}
 	}
-	return runners
+	return tasks
 }

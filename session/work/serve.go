@@ -69,14 +69,14 @@ func (l *Loop) look() (next time.Time, err error) {
 		return next, err
 	}
 
-	doing := l.all()
-	open, err := l.rows.Open(ctx, l.place)
+	doing := l.all("")
+	open, err := l.rows.Open(ctx)
 	if err != nil {
 		return next, err
 	}
 	l.compare(doing, open)
 	others := slices.DeleteFunc(open, func(r store.WorkRow) bool {
-		return slices.ContainsFunc(doing, func(t *Task) bool { return t.Runner == r.Runner })
+		return l.room(&r) == 0 || slices.ContainsFunc(doing, func(t *Task) bool { return t.Runner == r.Runner })
 	})
 
 	gone := l.gone(others)
@@ -100,15 +100,12 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// due returns how long it takes until this process can begin something of each kind that it has a handler and
-// room for, if nobody renews anything.
+// due returns how long it takes until this process can begin something of each kind, if nobody renews anything.
 func (l *Loop) due(others []store.WorkRow, gone []string, waits time.Duration) map[string]time.Duration {
 	all := map[string]time.Duration{}
 	for _, r := range others {
 		in := r.In
 		switch {
-		case l.room(r.Kind) == 0:
-			continue
 		case slices.Contains(gone, r.Runner):
 			in = 0
 		case r.Runner != "":
@@ -121,24 +118,34 @@ func (l *Loop) due(others []store.WorkRow, gone []string, waits time.Duration) m
 	return all
 }
 
-// room returns how many more rows of a kind this process can do.
-func (l *Loop) room(kind string) int {
+// room returns how many rows like this one, which others do or nobody does, this process can do.
+func (l *Loop) room(r *store.WorkRow) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k, known := l.kinds[kind]
+	g := l.kinds[r.Kind]
 	switch {
-	case !known:
+	case g == nil || r.Place != "" && r.Place != g.Place:
 		return 0
-	case k.Limit == 0:
+	case g.Limit == 0:
 		return claimAtOnce
 	}
-	n := k.Limit
+	n := g.Limit
 	for _, t := range l.tasks {
-		if t.Kind == kind {
+		if t.Kind == r.Kind {
 			n--
 		}
 	}
 	return max(n, 0)
+}
+
+// placeOf returns where this process does work of a kind.
+func (l *Loop) placeOf(kind string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if g := l.kinds[kind]; g != nil {
+		return g.Place
+	}
+	return ""
 }
 
 // claim begins rows of a kind that nobody does. It reports whether it has begun any.
@@ -146,8 +153,9 @@ func (l *Loop) claim(ctx context.Context, kind string, gone []string, lapsed boo
 	if err := l.o.Stores.Members.Enter(ctx); err != nil {
 		return false, err
 	}
-	c := store.WorkClaim{WorkRow: l.Claimed(kind, "", nil), Gone: gone, Lapsed: lapsed, Limit: l.room(kind)}
-	c.Place = l.place
+	c := store.WorkClaim{WorkRow: l.Claimed(kind, "", nil), Gone: gone, Lapsed: lapsed}
+	c.Limit = l.room(&c.WorkRow)
+	c.Place = l.placeOf(kind)
 	rows, err := l.rows.Claim(ctx, c)
 	for _, r := range rows {
 		if r.Claims > 1 {
@@ -165,7 +173,7 @@ func (l *Loop) gone(others []store.WorkRow) (runners []string) {
 	for _, r := range others {
 		member := memberOf(r.Runner)
 		switch {
-		case r.Runner == "" || r.RunnerPlace != l.place || l.room(r.Kind) == 0:
+		case r.Runner == "" || r.RunnerPlace != l.place:
 		case !alive(member):
 			runners = append(runners, r.Runner)
 		case member != l.o.Stores.Members.ID() && !slices.Contains(l.watched, member):
@@ -192,7 +200,7 @@ func (l *Loop) compare(doing []*Task, rows []store.WorkRow) {
 
 // renew renews what this process does, if that is due.
 func (l *Loop) renew(ctx context.Context) error {
-	doing := l.all()
+	doing := l.all("")
 	if !l.isOverdue(doing) {
 		return nil
 	}
@@ -241,7 +249,7 @@ func (l *Loop) rest(next time.Time) {
 			woken = true
 		}
 		timer.Stop()
-		if l.slept() || woken || !time.Now().Before(next) || l.isOverdue(l.all()) ||
+		if l.slept() || woken || !time.Now().Before(next) || l.isOverdue(l.all("")) ||
 			slices.ContainsFunc(l.watched, func(m string) bool { return !l.o.Stores.Members.Alive(m) }) {
 			return
 		}

@@ -27,7 +27,8 @@ import (
 // A Kind is a kind of work.
 type Kind struct {
 	Name  string
-	Limit int // of its rows that this process does at once; 0 means none
+	Place string // at which this process does such work; "" means only what may be done anywhere
+	Limit int    // of its rows that this process does at once; 0 means none
 	Do    Handler
 }
 
@@ -51,6 +52,7 @@ var ErrEnded = errors.New("the row was ended by its handler")
 type Task struct {
 	store.WorkRow // as it was claimed; it does not change
 
+	of       *group
 	cancel   context.CancelCauseFunc
 	done     chan struct{} // closed when the handler has returned
 	progress atomic.Pointer[json.RawMessage]

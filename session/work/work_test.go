@@ -182,12 +182,14 @@ func TestWorkOfAnotherPlaceGoesOnWhenItsTimeIsOver(t *testing.T) {
 	a, _ := p.server(t, there, time.Minute)
 	b, _ := p.server(t, here, time.Minute)
 	c := &counter{}
-	b.Register(Kind{Name: "count", Do: c.Do})
+	b.Register(Kind{Name: "count", Place: here.Key(), Do: c.Do})
 	b.Start()
 	late := a.Claimed("count", "late", nil)
 	late.Life = 300 * time.Millisecond
 	only := store.WorkRow{Kind: "count", Key: "there", Place: there.Key()}
-	put(t, a, a.Claimed("count", "x", nil), only, late)
+	mine := store.WorkRow{Kind: "count", Key: "here", Place: here.Key()}
+	put(t, a, a.Claimed("count", "x", nil), only, mine, late)
+	untilDone(t, b, "count", "here", "1")
 	untilDone(t, b, "count", "late", "2")
 	testkit.Equal(t, c.of("x")+c.of("there"), 0, "what another place does is taken over")
 }

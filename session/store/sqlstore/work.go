@@ -20,10 +20,10 @@ const (
 			claims = excluded.claims, stop = FALSE, progress = NULL, result = NULL`
 	removeWork = `DELETE FROM work WHERE kind = ? AND key = ?`
 	ofRunner   = ` WHERE kind = ? AND key = ? AND runner = ? AND result IS NULL`
-	openWork   = `SELECT kind, key, runner, runner_place, stop, CASE WHEN ` + isAhead + ` THEN 0 ELSE until - ` + dbTime +
-		` END AS seconds FROM work w WHERE result IS NULL AND runner <> '' AND place IN ('', ?)
-		UNION ALL SELECT kind, '', '', '', FALSE, min(due) - ` + dbTime +
-		` FROM work w WHERE result IS NULL AND runner = '' AND place IN ('', ?) GROUP BY kind`
+	openWork   = `SELECT kind, key, place, runner, runner_place, stop, CASE WHEN ` + isAhead + ` THEN 0 ELSE until - ` +
+		dbTime + ` END AS seconds FROM work w WHERE result IS NULL AND runner <> ''
+		UNION ALL SELECT kind, '', place, '', '', FALSE, min(due) - ` + dbTime +
+		` FROM work w WHERE result IS NULL AND runner = '' GROUP BY kind, place`
 )
 
 // putWork adds or replaces a row.
@@ -90,7 +90,7 @@ func (w work) Rows(ctx context.Context, kind string) ([]store.WorkRow, error) {
 	})
 }
 
-func (w work) Open(ctx context.Context, place string) (all []store.WorkRow, err error) {
+func (w work) Open(ctx context.Context) (all []store.WorkRow, err error) {
 	if !w.db.Exists() {
 		return nil, nil
 	}
@@ -99,7 +99,7 @@ func (w work) Open(ctx context.Context, place string) (all []store.WorkRow, err 
 		Seconds float64
 	}
 	rows, err := readOnce(ctx, w.Store, "looking for work", func(t Tx) []open {
-		return List[open](t, openWork, place, place)
+		return List[open](t, openWork)
 	})
 	for _, r := range rows {
 		r.In = time.Duration(r.Seconds * float64(time.Second))
