@@ -63,6 +63,7 @@ func (p *opening) openBoard() (err error) {
 		o.Attempt = p.attempt()
 		o.Steps = nil
 	}
+	o.Work = p.work
 	if slices.Contains(p.sets, "board") {
 		if b.engine, err = attempt.Open(p.ctx, o); err != nil {
 			return fmt.Errorf("opening the task board: %w", err)

@@ -29,6 +29,7 @@ import (
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/backend"
+	"deepwork/session/work"
 	"deepwork/session/workflow"
 	"deepwork/transport/page"
 	"deepwork/transport/tool"
@@ -111,6 +112,7 @@ type opening struct {
 	sets   []string       // of tools
 	choice backend.Choice // of the store
 	stores *store.Stores
+	work   *work.Loop
 	jobs   *catalog.Catalog
 	judge  *gate.Gate // nil if nothing is reviewed
 	checks *check.Runner
@@ -227,6 +229,9 @@ func (p *opening) openStores() error {
 		return fmt.Errorf("opening the store: %w", err)
 	}
 	p.opened.add("closing the stores", p.stores.Close)
+	p.work = work.New(p.ctx, work.Options{Stores: p.stores, Logger: p.logger})
+	p.work.Start()
+	p.opened.add("work that did not stop", func(ctx context.Context) error { return notStopped(p.work.Close(ctx)) })
 	if p.stores.Unavailable != nil {
 		// As soon as the store answers: it is then ready before the first call, and takes over from processes that are
 		// gone.

@@ -150,12 +150,6 @@ type Execution struct {
 	EndedAt      *time.Time
 }
 
-// A Removal asks the place of an attempt to remove its worktrees.
-type Removal struct {
-	AttemptID string
-	AskedAt   time.Time
-}
-
 // An Ending says how an execution ended.
 type Ending struct {
 	State        AttemptState // completed, failed, stopped or interrupted

@@ -43,6 +43,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
+	"deepwork/session/work"
 )
 
 // Options configure an Engine. Zero fields have their default.
@@ -56,6 +57,9 @@ type Options struct {
 	// runs, and how many agents it runs at once. Default: all, and as configured.
 	Only []string
 	Max  int
+	// Work is the loop of the process, in which removals for other machines are done. Default: one of the
+	// engine's own.
+	Work *work.Loop
 	// Leader leads the agents of runs; nil leaves runs to other processes.
 	Leader Leader
 	// Passive engines start nothing before Serve is called, and take over only what Settle or a stop needs.
@@ -88,14 +92,14 @@ type Engine struct {
 	finished    wait.Signal    // this process no longer leads some execution
 	wakeStarter wait.Signal    // a task may be ready to start without a call
 
-	only       string    // the attempt of the only run that it leads, noRun, or "" for any; set before it serves
-	recovered  bool      // of serve: it is finishing what crashes left
-	lastGiveUp time.Time // of serve: when it last looked for machines that are gone
+	ownWork    *work.Loop // if Options.Work is missing
+	only       string     // the attempt of the only run that it leads, noRun, or "" for any; set before it serves
+	recovered  bool       // of serve: it is finishing what crashes left
+	lastGiveUp time.Time  // of serve: when it last looked for machines that are gone
 
-	mu       sync.Mutex            // guards the fields below
-	leading  map[string]*execution // executions that this server runs, by id
-	removals map[string]bool       // attempts whose worktrees it removes for other machines
-	stats    Stats
+	mu      sync.Mutex            // guards the fields below
+	leading map[string]*execution // executions that this server runs, by id
+	stats   Stats
 }
 
 // Open returns the engine of a project. The first call that needs the board opens or creates it. If the board
@@ -138,7 +142,6 @@ func newEngine(o Options) *Engine {
 		finished:    wait.NewSignal(),
 		wakeStarter: wait.NewSignal(),
 		leading:     make(map[string]*execution),
-		removals:    make(map[string]bool),
 		stats:       Stats{Ended: make(map[task.AttemptState]uint64)},
 	}
 
@@ -161,6 +164,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 		stuck = append(stuck, "making workspaces")
 	}
 
+	stuck = append(stuck, e.leaveRemovals(ctx)...)
 	e.cancel()
 	if wait.Group(ctx, &e.background) != nil {
 		stuck = append(stuck, "waiting for agents")

@@ -17,12 +17,13 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
+	"deepwork/session/work"
 )
 
 // In stores that several machines share, an attempt has no place until a server whose machine has its
 // repositories and its executor claims it. From then on its worktrees and its agent are there: only servers
-// of that place take it over or run its follow-ups. Servers elsewhere set a column of the attempt to ask
-// those servers for something, and read the output and the changes that they save.
+// of that place take it over or run its follow-ups. Servers elsewhere put work for that place, or set a column
+// of the attempt, to ask those servers for something, and read the output and the changes that they save.
 
 // claim returns what this server may run; nil means everything.
 func (e *Engine) claim(ctx context.Context, b store.Board, cfg *config.Config) *task.Claim {
@@ -244,67 +245,56 @@ const (
 	removeAnswer = 5 * time.Second
 )
 
-// removeAsked begins to remove the worktrees that other machines ask this one to remove.
-func (e *Engine) removeAsked(ctx context.Context, b store.Board) error {
-	if e.Shared == nil {
-		return nil
+// serveRemovals makes this server remove what other machines ask this place to remove.
+func (e *Engine) serveRemovals() {
+	if e.o.Work == nil {
+		e.ownWork = work.New(e.ctx, work.Options{Stores: e.Shared, Logger: e.Log})
+		e.ownWork.Start()
+		e.o.Work = e.ownWork
 	}
-
-	asked, err := b.Removals(ctx, e.Here)
-	for _, r := range asked {
-		e.mu.Lock()
-		busy := e.removals[r.AttemptID]
-		e.removals[r.AttemptID] = true
-		e.mu.Unlock()
-		if busy {
-			continue
-		}
-
-		e.background.Go(func() {
-			if err := e.removeFor(e.ctx, b, r); err != nil && e.ctx.Err() == nil {
-				e.Log.Warn("cannot remove the worktrees of an attempt for another machine; trying again", "attempt",
-					r.AttemptID, "error", err)
-				_ = wait.For(e.serving, time.Second)
-			}
-
-			e.mu.Lock()
-			delete(e.removals, r.AttemptID)
-			e.mu.Unlock()
-		})
-	}
-
-	return err
+	e.o.Work.Register(work.Kind{Name: store.RemovalWork, Place: e.Here.Key(), Do: e.removeFor})
 }
 
-// removeFor removes the worktrees of an attempt for another machine, and records the result. An error means
-// that nothing was recorded.
-func (e *Engine) removeFor(ctx context.Context, b store.Board, r task.Removal) error {
+// leaveRemovals ends serveRemovals. It returns what did not end before ctx did.
+func (e *Engine) leaveRemovals(ctx context.Context) (stuck []string) {
+	if e.o.Work != nil {
+		stuck = e.o.Work.Leave(ctx, store.RemovalWork)
+	}
+	if e.ownWork != nil {
+		stuck = append(stuck, e.ownWork.Close(ctx)...)
+	}
+	return stuck
+}
+
+// removeFor removes the worktrees of an attempt for another machine.
+func (e *Engine) removeFor(ctx context.Context, t *work.Task) (o store.Outcome, err error) {
+	b, err := e.Store(ctx)
+	if err != nil {
+		return o, err
+	}
 	done := removal{}
-	err := e.endGivenUpAgents(ctx, b, task.Execution{AttemptID: r.AttemptID})
+	err = e.endGivenUpAgents(ctx, b, task.Execution{AttemptID: t.Key})
 	if err == nil {
-		done, err = e.removeWorktrees(ctx, b, r.AttemptID, false)
+		done, err = e.removeWorktrees(ctx, b, t.Key, false)
 	}
 
 	refusal, refused := errors.AsType[*session.Error](err)
 	switch {
 	case err == nil:
-		if logs, err := logsOf(ctx, b, r.AttemptID); err == nil {
+		if logs, err := logsOf(ctx, b, t.Key); err == nil {
 			e.removeLogs(logs...)
 		}
 	case ctx.Err() != nil, errors.Is(err, store.ErrUnavailable), errors.Is(err, task.ErrRunning):
-		return err
+		return o, err
 	case refused:
 		done.Refusal = refusal
 	default:
 		done.Refusal = session.NotNow(codes.NotRemoved,
 			"The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work "+
-				"is kept.", r.AttemptID, err).With("attempt_id", r.AttemptID)
+				"is kept.", t.Key, err).With("attempt_id", t.Key)
 	}
-	result, err := json.Marshal(done)
-	if err == nil {
-		err = b.SaveRemoval(ctx, r, result)
-	}
-	return err
+	o.Result, err = json.Marshal(done)
+	return o, err
 }
 
 // removeElsewhere asks an attempt's machine to remove its worktrees. left means that they stay, since that

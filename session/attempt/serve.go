@@ -27,6 +27,7 @@ func (e *Engine) Serve() {
 	e.background.Go(e.serve)
 	if e.Shared != nil {
 		e.background.Go(e.followBoard)
+		e.serveRemovals()
 	}
 }
 
@@ -192,10 +193,6 @@ func (e *Engine) look(ctx context.Context) error {
 	}
 
 	if err := e.takeUp(ctx, b); err != nil {
-		return err
-	}
-
-	if err := e.removeAsked(ctx, b); err != nil {
 		return err
 	}
 

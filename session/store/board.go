@@ -45,10 +45,10 @@ type View interface {
 	// It returns the ids of the task's attempts, newest first. ErrRunning: an attempt of it has not ended. A
 	// marked task may be marked again by any caller that completes the deletion.
 	BeginDelete(ctx context.Context, id string) (attemptIDs []string, err error)
-	// AskRemoval asks the place of an attempt whose task is marked to remove its worktrees. The result of an
-	// earlier call is forgotten.
+	// AskRemoval asks the place of an attempt whose task is marked to remove its worktrees, by a row of work with
+	// the kind RemovalWork and the attempt's id. The result of an earlier call is forgotten.
 	AskRemoval(ctx context.Context, attemptID string) error
-	// Removal returns what SaveRemoval has recorded since, or nil.
+	// Removal returns the result of that work, or nil.
 	Removal(ctx context.Context, attemptID string) (json.RawMessage, error)
 	// UndoDelete removes the mark of BeginDelete, and with it requests of AskRemoval. Without a mark it does
 	// nothing.
@@ -182,13 +182,6 @@ type Board interface {
 	// Deleting returns the ids of the marked tasks in the order of their marks. After a crash, their deletion
 	// must be completed.
 	Deleting(ctx context.Context) ([]string, error)
-
-	// Removals returns the requests of AskRemoval to a place that SaveRemoval has not answered, for tasks
-	// that are still marked.
-	Removals(ctx context.Context, here task.Place) ([]task.Removal, error)
-	// SaveRemoval records how a removal went, as a JSON value that only its caller understands. It does
-	// nothing if the removal was requested again since, or is no longer requested.
-	SaveRemoval(ctx context.Context, r task.Removal, result json.RawMessage) error
 
 	// AllAttempts returns every attempt of the board, by id.
 	AllAttempts(ctx context.Context) ([]task.Attempt, error)

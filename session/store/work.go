@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// RemovalWork is the kind of work that removes worktrees for another machine: see View.AskRemoval.
+const RemovalWork = "removal"
+
 // A WorkRow is something that a process of the project is to do: a kind of work, for which package work has a
 // handler, and what it is about.
 type WorkRow struct {

@@ -68,8 +68,9 @@ type group struct {
 	cancel context.CancelCauseFunc
 }
 
-// New returns a loop, which does nothing before Start.
-func New(o Options) *Loop {
+// New returns a loop, which does nothing before Start. When ctx ends, it stops as if the process was killed: only
+// Close hands over what it does.
+func New(ctx context.Context, o Options) *Loop {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Life = cmp.Or(o.Life, 15*time.Second)
 	l := &Loop{
@@ -82,7 +83,7 @@ func New(o Options) *Loop {
 	if o.Stores.Place != nil {
 		l.place = o.Stores.Place.Key()
 	}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.ctx, l.cancel = context.WithCancel(ctx)
 	return l
 }
 

@@ -63,7 +63,7 @@ func (p project) server(t *testing.T, at *task.Place, life time.Duration) (*Loop
 		closing = func() error { return pg.Close(context.Background()) }
 	}
 	testkit.Must(t, s.Database.Open(t.Context()))
-	l := New(Options{Stores: s, Life: life})
+	l := New(context.Background(), Options{Stores: s, Life: life})
 	t.Cleanup(func() {
 		if stuck := l.Close(context.Background()); stuck != nil {
 			t.Errorf("stuck: %v", stuck)

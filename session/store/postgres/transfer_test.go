@@ -91,8 +91,7 @@ func shop() pile {
 			"root":         "",
 			"landed":       "",
 			"trace":        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-		}, "remove_asked", "removal",
-			"variant", "prompt", "error", "workflow_session_id", "workflow_status", "workflow_step",
+		}, "variant", "prompt", "error", "workflow_session_id", "workflow_status", "workflow_step",
 			"push_error", "run"),
 		{
 			Table: "requests",

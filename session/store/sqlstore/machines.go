@@ -80,37 +80,29 @@ func (b board) Report(ctx context.Context, attemptID string) (*task.Report, erro
 func (b board) AskRemoval(ctx context.Context, attemptID string) error {
 	return change(ctx, b, "asking for a removal", func(t Tx) {
 		t.mustSee("attempt", attemptID)
-		t.changed(store.AttemptChanged, attemptID)
-		t.mustChange(task.Missing("attempt", attemptID),
-			`UPDATE attempts SET remove_asked = ?, removal = NULL WHERE id = ?`, t.Now, attemptID)
+		a := mustFirstRow[task.Place](t, "attempt", attemptID,
+			`SELECT machine_id, machine_name, root FROM attempts WHERE id = ?`, attemptID)
+		if t.has(`FROM attempts a JOIN tasks t ON t.id = a.task_id WHERE a.id = ? AND t.deleting_at IS NOT NULL`,
+			attemptID) {
+			t.putWork(&store.WorkRow{Kind: store.RemovalWork, Key: attemptID, Place: a.Key()})
+		}
 	})
+}
+
+// dropRemovals removes the requests of AskRemoval for a task.
+func (t Tx) dropRemovals(taskID string) {
+	t.Exec(`DELETE FROM work WHERE kind = '`+store.RemovalWork+`' AND key IN (SELECT id FROM attempts WHERE task_id = ?)`,
+		taskID)
 }
 
 func (b board) Removal(ctx context.Context, attemptID string) (json.RawMessage, error) {
 	return read(ctx, b, "looking for a removal", func(t Tx) json.RawMessage {
 		t.mustSee("attempt", attemptID)
-		result := *mustFirstRow[*string](t, "attempt", attemptID, `SELECT removal FROM attempts WHERE id = ?`,
-			attemptID)
+		result := *mustFirstRow[*string](t, "attempt", attemptID, `SELECT w.result FROM attempts a LEFT JOIN work w ON `+
+			`w.kind = '`+store.RemovalWork+`' AND w.key = a.id WHERE a.id = ?`, attemptID)
 		if result == nil {
 			return nil
 		}
 		return json.RawMessage(*result)
 	})
-}
-
-func (b board) Removals(ctx context.Context, here task.Place) ([]task.Removal, error) {
-	return read(ctx, b, "listing removals", func(t Tx) []task.Removal {
-		return List[task.Removal](t,
-			`SELECT a.id AS attempt_id, a.remove_asked AS asked_at FROM attempts a JOIN tasks t ON t.id = a.task_id
-			WHERE a.remove_asked IS NOT NULL AND a.removal IS NULL AND t.deleting_at IS NOT NULL AND a.machine_id `+
-				`= ? AND a.root = ?
-			ORDER BY a.remove_asked, a.id`, here.MachineID, here.Root)
-	})
-}
-
-func (b board) SaveRemoval(ctx context.Context, r task.Removal, result json.RawMessage) error {
-	_, err := statement(ctx, b.Store, "recording a removal", Writing,
-		`UPDATE attempts SET removal = ? WHERE id = ? AND remove_asked = ?`,
-		string(result), r.AttemptID, task.FormatTime(r.AskedAt))
-	return err
 }

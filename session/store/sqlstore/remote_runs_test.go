@@ -446,37 +446,38 @@ func TestRemovals(t *testing.T) {
 	x := claim(t, b, red, 1, []string{"CODEX"}, []string{"r"})
 	end(t, b, x, task.Ending{State: task.Completed})
 
-	asked := func(here task.Place, want int) task.Removal {
+	// done does what a place is asked for, and returns it.
+	done := func(here task.Place, runner string) []store.WorkRow {
 		t.Helper()
-		all := testkit.Get(b.Removals(t.Context(), here)).Must(t)
-		equal(t, "is asked for", len(all), want)
-		if want == 0 {
-			return task.Removal{}
-		}
-		return all[0]
+		return testkit.Get(b.db.Work().Claim(t.Context(), store.WorkClaim{Limit: 9, WorkRow: store.WorkRow{
+			Kind: store.RemovalWork, Place: here.Key(), Runner: runner, Life: time.Minute,
+		}})).Must(t)
+	}
+	record := func(w store.WorkRow, result string, want bool) {
+		t.Helper()
+		is(t, want)(b.db.Work().End(t.Context(), &w, store.Outcome{Result: json.RawMessage(result)}))
 	}
 	recorded := func(want string) { is(t, json.RawMessage(want))(b.Removal(t.Context(), a.ID)) }
 	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
-	asked(red, 0) // its task is not marked
+	equal(t, "of a task that is not marked", len(done(red, "r0")), 0)
 	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
-	asked(blue, 0)
-	first := asked(red, 1)
-	equal(t, "asked for", first.AttemptID, a.ID)
+	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
+	equal(t, "at another place", len(done(blue, "b1")), 0)
+	first := done(red, "r1")
+	equal(t, "asked for", len(first), 1, first[0].Key, a.ID)
 	recorded("")
-	c.forward(time.Second)
-	testkit.Must(t, errors.Join(b.AskRemoval(t.Context(), a.ID),
-		b.SaveRemoval(t.Context(), first, json.RawMessage(`"of the first"`))))
+	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
+	record(first[0], `"of the first"`, false)
 	recorded("")
-	again := asked(red, 1)
-	testkit.Must(t, b.SaveRemoval(t.Context(), again, json.RawMessage(`{"kept": []}`)))
+	again := done(red, "r2")[0]
+	record(again, `{"kept": []}`, true)
 	recorded(`{"kept": []}`)
-	asked(red, 0)
+	equal(t, "what is done", len(done(red, "r3")), 0)
 	testkit.Must(t, b.UndoDelete(t.Context(), s.ID))
 	recorded("")
-	testkit.Must(t, b.SaveRemoval(t.Context(), again, json.RawMessage(`"too late"`)))
-	recorded("")
+	record(again, `"too late"`, false)
 	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
-	asked(red, 0)
+	equal(t, "what nobody asks for", len(done(red, "r4")), 0)
 	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
 
 	// Its output and its changes are recorded, too.
@@ -496,7 +497,7 @@ func TestRemovals(t *testing.T) {
 
 	// the owner's view does not look for the attempt
 	equal(t, testkit.Get(b.Report(t.Context(), a.ID)).Must(t).Output, nil)
-	asked(red, 0)
+	equal(t, "what is gone", len(done(red, "r5")), 0)
 	testkit.FailsWith(t, b.AskRemoval(t.Context(), a.ID), task.ErrNotFound)
 	testkit.FailsWith(t, second(b.Removal(t.Context(), a.ID)), task.ErrNotFound)
 }

@@ -191,8 +191,7 @@ func (b board) UndoDelete(ctx context.Context, id string) error {
 	return change(ctx, b, "keeping a task", func(t Tx) {
 		t.mustSee("task", id)
 		t.changed(store.TaskChanged, id)
-		t.Exec(`UPDATE attempts SET remove_asked = NULL, removal = NULL WHERE task_id = ? AND remove_asked IS NOT NULL`,
-			id)
+		t.dropRemovals(id)
 		t.Exec(`UPDATE tasks SET deleting_at = NULL WHERE id = ?`, id)
 	})
 }
@@ -209,6 +208,7 @@ func (b board) DeleteTask(ctx context.Context, id string) error {
 		t.changed(store.TaskChanged, id)
 		t.changed(store.TaskDeleted, id)
 		t.changedDependents(id)
+		t.dropRemovals(id)
 		t.Exec(`DELETE FROM tasks WHERE id = ?`, id)
 	})
 }

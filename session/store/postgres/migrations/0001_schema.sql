@@ -159,11 +159,8 @@ CREATE TABLE attempts_all (
 	machine_id          string NOT NULL DEFAULT '',
 	machine_name        string NOT NULL DEFAULT '',
 	root                string NOT NULL DEFAULT '',
-	remove_asked        string,
-	removal             string,
 	created_at          string NOT NULL,
 	updated_at          string NOT NULL,
-	CHECK (removal IS NULL OR remove_asked IS NOT NULL),
 	PRIMARY KEY (scope, id),
 	FOREIGN KEY (scope, task_id) REFERENCES tasks_all ON DELETE CASCADE
 );
@@ -171,7 +168,6 @@ CREATE INDEX attempts_newest ON attempts_all (scope, task_id, created_at DESC, i
 CREATE INDEX attempts_newest_of_all ON attempts_all (scope, created_at DESC, id);
 CREATE INDEX attempts_branch ON attempts_all (scope, branch);
 CREATE INDEX attempts_open ON attempts_all (scope, task_id) WHERE state IN ('waiting', 'starting', 'running');
-CREATE INDEX attempts_to_remove ON attempts_all (scope, machine_id) WHERE remove_asked IS NOT NULL AND removal IS NULL;
 
 CREATE TABLE attempt_repos_all (
 	scope         bigint NOT NULL DEFAULT scope(),

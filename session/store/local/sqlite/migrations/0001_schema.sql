@@ -109,19 +109,13 @@ CREATE TABLE attempts (
 	machine_id          TEXT NOT NULL DEFAULT '',
 	machine_name        TEXT NOT NULL DEFAULT '',
 	root                TEXT NOT NULL DEFAULT '',
-	-- When that machine was asked to remove the worktrees, since the task is being deleted, and how that
-	-- went, JSON.
-	remove_asked        TEXT,
-	removal             TEXT,
 	created_at          TEXT NOT NULL,
-	updated_at          TEXT NOT NULL,
-	CHECK (removal IS NULL OR remove_asked IS NOT NULL)
+	updated_at          TEXT NOT NULL
 ) STRICT;
 CREATE INDEX attempts_newest ON attempts (task_id, created_at DESC, id);
 CREATE INDEX attempts_newest_of_all ON attempts (created_at DESC, id);
 CREATE INDEX attempts_branch ON attempts (branch);
 CREATE INDEX attempts_open ON attempts (task_id) WHERE state IN ('waiting', 'starting', 'running');
-CREATE INDEX attempts_to_remove ON attempts (machine_id) WHERE remove_asked IS NOT NULL AND removal IS NULL;
 
 CREATE TABLE attempt_repos (
 	attempt_id    TEXT NOT NULL REFERENCES attempts (id) ON DELETE CASCADE,
