@@ -91,15 +91,15 @@ func (b board) AskRemoval(ctx context.Context, attemptID string) error {
 
 // dropRemovals removes the requests of AskRemoval for a task.
 func (t Tx) dropRemovals(taskID string) {
-	t.Exec(`DELETE FROM work WHERE kind = '`+store.RemovalWork+`' AND key IN (SELECT id FROM attempts WHERE task_id = ?)`,
-		taskID)
+	t.Exec(`DELETE FROM work WHERE kind = '`+store.RemovalWork+`' AND key IN
+		(SELECT id FROM attempts WHERE task_id = ?)`, taskID)
 }
 
 func (b board) Removal(ctx context.Context, attemptID string) (json.RawMessage, error) {
 	return read(ctx, b, "looking for a removal", func(t Tx) json.RawMessage {
 		t.mustSee("attempt", attemptID)
-		result := *mustFirstRow[*string](t, "attempt", attemptID, `SELECT w.result FROM attempts a LEFT JOIN work w ON `+
-			`w.kind = '`+store.RemovalWork+`' AND w.key = a.id WHERE a.id = ?`, attemptID)
+		result := *mustFirstRow[*string](t, "attempt", attemptID, `SELECT w.result FROM attempts a LEFT JOIN work w `+
+			`ON w.kind = '`+store.RemovalWork+`' AND w.key = a.id WHERE a.id = ?`, attemptID)
 		if result == nil {
 			return nil
 		}
