@@ -16,7 +16,7 @@ type Judge struct {
 	Name   string // of a check
 	Ends   bool   // a check that ends rounds, and fails nothing
 	Never  bool   // a check that nobody may pass over
-	Again  bool   // a check that sees more than Digest covers: its failure stands only until an agent is told
+	Again  bool   // a check that sees more than Digest covers: a failure stands only until its submission is told
 }
 
 // Rules say how the hand-ins of a step are judged, by its definition, the config and what is pinned.
@@ -241,8 +241,7 @@ func (p Past) LastTry() *Submission {
 // isFor reports whether a submission that is judged is the one of the hand-in. A repetition that only waits for
 // checks goes on although what they are about has changed since.
 func (n *decision) isFor(s *Submission) bool {
-	return s.Content == n.h.Content && (s.Bound == n.h.Bound || s.With() == ByReviewer) ||
-		n.h.Only && s.With() == ByProgram && slices.Equal(s.Files, n.h.Files)
+	return s.Content == n.h.Content && (s.Bound == n.h.Bound || s.With() == ByReviewer || n.h.Only)
 }
 
 // overtaken returns why a call that has waited for a submission cannot go on, or 0.
@@ -257,7 +256,7 @@ func (n *decision) overtaken() Why {
 		return Changed
 	case last == nil:
 		return MovedOn
-	case last != waited && last.Content != n.h.Content && !(n.h.Only && slices.Equal(last.Files, n.h.Files)):
+	case last != waited && last.Content != n.h.Content:
 		return Superseded
 	case last.Void != nil && !last.Void.NotBegun && (last == waited || last.Bound == n.h.Bound):
 		return NoVerdict
@@ -282,12 +281,12 @@ func (n *decision) inPlace() *Verdict {
 		v.Kind, v.At, v.By, v.Channel = ByOverride, g.At, g.Identity, g.Channel
 		v.Feedback, v.GivenFor = g.Reason, g.GivenFor
 	case given != nil && h.Reason == "" && r.Override != config.OverrideNever &&
-		(given.Kind == ByOverride || r.Override != config.OverrideHuman && r.Reviews && !r.Off) &&
-		(given.Kind == ByOverride || given.Kind == ByReason || given.Kind == BySelf):
+		(given.Kind == ByOverride || (given.Kind == ByReason || given.Kind == BySelf) &&
+			r.Override != config.OverrideHuman && r.Reviews && !r.Off):
 		return given
-	case h.Reason == "", g != nil && r.Override != config.OverrideAgent && !h.Person: // the person saw other outputs
-		return nil
-	case h.Person && r.Override != config.OverrideNever:
+	case h.Reason == "", r.Override == config.OverrideNever, r.Override == config.OverrideHuman && !h.Person:
+		return nil // a person has overridden nothing, or other outputs
+	case h.Person:
 		v.Kind = ByOverride
 	case !r.Reviews || r.Off:
 		return nil
@@ -301,15 +300,13 @@ func (n *decision) inPlace() *Verdict {
 
 // programs decides about the checks. over is false if each has passed the content, or a person passes over it.
 func (n *decision) programs(by *Verdict) (now Now, over bool) {
-	last := n.past.newest()
-	told := last != nil && last.Bound == n.h.Bound &&
-		(n.h.Waited == last.ID || n.h.Only || last.FailedBy(ByProgram) && !last.Told)
-	missing, any := false, false
+	last, same := n.past.newest(), n.past.same(n.h)
+	toTell := last != nil && last.Bound == n.h.Bound && n.waited(last)
+	missing := false
 	for _, j := range n.r.Judges {
 		if j.Kind != ByProgram {
 			continue
 		}
-		any = true
 		if n.passesOver(j) {
 			n.over = append(n.over, j.Name)
 			if j.Ends {
@@ -318,11 +315,12 @@ func (n *decision) programs(by *Verdict) (now Now, over bool) {
 			continue
 		}
 		v, of := n.past.checked(j)
-		if v == nil || !v.Passed && j.Again && !told {
+		own := of != nil && of == same
+		if v == nil || !v.Passed && j.Again && !own && !(toTell && of == last) {
 			missing = true // the cause of a failure may be in other files, which nobody has looked at
 			continue
 		}
-		if of != n.past.same(n.h) && !v.Reused {
+		if !own && !v.Reused {
 			v = v.reused()
 		}
 		n.verdicts = append(n.verdicts, v)
@@ -332,30 +330,31 @@ func (n *decision) programs(by *Verdict) (now Now, over bool) {
 	}
 
 	failed := slices.ContainsFunc(n.verdicts, func(v *Verdict) bool { return v.Kind == ByProgram && v.Fails() })
+	waited := n.past.By(n.h.Waited)
 	switch {
-	case !any:
-		return now, false
-	case missing && n.h.Only && n.past.By(n.h.Waited) != nil && n.past.By(n.h.Waited).Bound != n.h.Bound:
+	case missing && n.h.Only && waited.checkedOnly() && waited.Bound != n.h.Bound:
 		return n.refuse(Changed, last), true
 	case missing:
 		if by != nil {
 			n.verdicts = append(n.verdicts, by)
 		}
-		return n.now(Run, ByProgram, n.past.same(n.h)), true
+		return n.now(Run, ByProgram, same), true
 	case failed:
 		return n.refuse(ChecksFailed, n.past.failedOf(n.h)), true
 	}
 	return now, false
 }
 
-// passesOver reports whether a person passes over a check.
+// checkedOnly reports whether a submission was with no judges but programs. s may be nil.
+func (s *Submission) checkedOnly() bool {
+	return s != nil && s.LastTurn(ByReviewer) == nil && s.LastTurn(ByPerson) == nil
+}
+
+// passesOver reports whether a person passes over a check. A reason that is given in a call passes over none.
 func (n *decision) passesOver(j Judge) bool {
 	g := n.past.Grant
-	given := g != nil && (g.GivenFor == "" || g.GivenFor == n.h.Bound)
-	if of := n.past.same(n.h).Of(ByOverride); of != nil && g == nil {
-		given = of.GivenFor == "" || of.GivenFor == n.h.Bound
-	}
-	return given && n.r.Override != config.OverrideNever && !j.Never
+	return g != nil && (g.GivenFor == "" || g.GivenFor == n.h.Bound) && n.r.Override != config.OverrideNever &&
+		!j.Never
 }
 
 // failedOf returns the newest submission that programs have failed with exactly the content of a hand-in, or nil.
@@ -453,18 +452,16 @@ func (n *decision) external(of *Submission) Now {
 	}
 
 	missing := false
-	var known []*Verdict
 	for _, j := range n.r.Judges {
 		if j.Kind != ByReviewer {
 			continue
 		}
 		if v := n.past.passed(j); v != nil {
-			known = append(known, v.reused())
+			n.verdicts = append(n.verdicts, v.reused())
 		} else {
 			missing = true
 		}
 	}
-	n.verdicts = append(n.verdicts, known...)
 	if missing {
 		same := n.past.same(n.h)
 		if same.Reviewed() {
