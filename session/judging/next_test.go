@@ -152,6 +152,8 @@ func TestNext_Reviews(t *testing.T) {
 			handIn(waited(1)), "refuse ReviewFailed of 1: reviewer-"},
 		{"failed, and repeated", past(was().failed(review).told()), rules(review), handIn(waited(1), only),
 			"refuse ReviewFailed of 1: reviewer-"},
+		{"failed, and a forgotten call is repeated", past(was().failed(review).told()), rules(review),
+			handIn(waited(7), only), "refuse ReviewFailed of 1: reviewer-"},
 		{"failed, and corrected", past(was().failed(review).told()), rules(review), handIn(edited),
 			"run with reviewer"},
 		{"failed twice", past(wasWith("c2", "b2").failed(review).told(), was().number(2).failed(review)),
