@@ -16,6 +16,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/judging"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
 )
@@ -293,18 +294,28 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 		Notes:        new("n\n"),
 		QualityTries: 2,
 		Unreported:   true,
-		Overrides:    []Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
-		Granted:      &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"},
-		Evidence:     &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{Path: "p", SHA256: "s"}}},
-		Tries: []*Try{{
-			Number:   1,
-			State:    TryFailed,
-			OpenedAt: at,
-			Verdicts: []*Verdict{{
+		Overrides:    []judging.Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
+		Granted:      &judging.Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"},
+		Finished:     2,
+		Submissions: []*judging.Submission{{
+			ID:      1,
+			Number:  1,
+			At:      at,
+			EndedAt: &at,
+			Turns:   []judging.Turn{{With: judging.ByReviewer, At: at, EndedAt: &at}},
+			Verdicts: []*judging.Verdict{{
+				Kind:     judging.ByReviewer,
 				At:       at,
-				Reviewer: "r",
+				By:       "r",
 				Criteria: []replies.CriterionResult{{Criterion: "c", Feedback: new("f")}},
 			}},
+			Void: &judging.Void{Why: "w", Refusal: &session.Error{Kind: session.StateError, Code: "c", Message: "m"}},
+		}, {
+			ID:       2,
+			EndedAt:  &at,
+			Outputs:  outputs.Map{{Key: "x", Value: outputs.Value{Paths: []string{"p"}, List: true}}},
+			Files:    []judging.FileHash{{Path: "p", SHA256: "s"}},
+			Verdicts: []*judging.Verdict{{Kind: judging.ByOverride, At: at, Passed: true}},
 		}},
 	}
 	full := &State{
@@ -370,17 +381,17 @@ func TestTheFeedbackOfAnAnswer(t *testing.T) {
 		Status:       Active,
 		StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", StartedAt: at}}},
 	}).
-		Ask("a", &Question{AskedAt: at, RunEach: "step", Digest: "d"})
+		Submit("a", handed("d", judging.ByPerson), "", at)
 	for given, want := range map[string]int{
 		strings.Repeat("é", maxAnswer+1): maxAnswer,
 		" \n":                            len("A person did not pass it, and gave no reason."),
 		"No":                             2,
 	} {
 		s := testkit.Get(asked.Answer("a", "d", Answer{At: at, Feedback: given})).Must(t)
-		got := s.Progress("a").Question.Answer.Feedback
+		got := s.Progress("a").Asked().Of(judging.ByPerson).Feedback
 		testkit.Equal(t, len([]rune(got)), want, "characters that are kept of %.20q", given)
 		testkit.Equal(t, s.Progress("a").Newest().Verdicts[0].Feedback, got)
-		testkit.True(t, asked.Progress("a").Question.Answer == nil && len(asked.Progress("a").Tries) == 0,
+		testkit.True(t, asked.Progress("a").Asked().Verdicts == nil && len(asked.Progress("a").Tries()) == 0,
 			"the earlier state was changed")
 	}
 }

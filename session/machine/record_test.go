@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/judging"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
 )
@@ -29,6 +30,11 @@ func TestWhatIsWrongWithARecord(t *testing.T) {
 			change(p)
 			s.setProgress(p)
 		}
+	}
+	const invalid = `step_progress of "a" is not that step's, or has an invalid submission`
+	submitted := func(u judging.Submission) func(s *State) {
+		u.ID = 1
+		return step(func(p *StepProgress) { p.Submissions = []*judging.Submission{&u} })
 	}
 
 	reply := func(change func(r *StoredReply)) func(s *State) {
@@ -63,10 +69,14 @@ func TestWhatIsWrongWithARecord(t *testing.T) {
 				ended(s)
 				s.AbortReason, s.CurrentStepID = new("r"), "b"
 			}},
-		{`step_progress of "a" is not that step's, or has an invalid try`,
-			step(func(p *StepProgress) { p.Tries = []*Try{nil} })},
-		{`step_progress of "a" is not that step's, or has an invalid try`,
-			step(func(p *StepProgress) { p.Tries = []*Try{{State: TryVoid, Verdicts: []*Verdict{nil}}} })},
+		{invalid, step(func(p *StepProgress) { p.Submissions = []*judging.Submission{nil} })},
+		{invalid, submitted(judging.Submission{EndedAt: &at, Verdicts: []*judging.Verdict{nil}})},
+		{invalid, submitted(judging.Submission{EndedAt: &at, Verdicts: []*judging.Verdict{{Kind: judging.ByProgram}}})},
+		{invalid, submitted(judging.Submission{Verdicts: []*judging.Verdict{{Kind: judging.ByReviewer}}})},
+		{invalid, step(func(p *StepProgress) {
+			p.Submissions = []*judging.Submission{{ID: 1}}
+			p.Finished = 1
+		})},
 		{"history[0] is null, or a part of it", func(s *State) { s.History = []*Withdrawal{nil} }},
 		{"replies[0] is null", func(s *State) { s.Replies = []*StoredReply{nil} }},
 		{"it is active, and has an end", func(s *State) { s.AbortReason = new("r") }},
@@ -88,12 +98,14 @@ func TestWhatIsWrongWithARecord(t *testing.T) {
 			})},
 		{`step "a" has outputs and is not completed`,
 			step(func(p *StepProgress) { p.Outputs = outputOf("o", textOf("x")) })},
-		{`step "a" has a try of its reviews that is "odd"`, step(func(p *StepProgress) {
-			p.Tries = []*Try{{State: "odd"}}
-			p.QualityTries = 1
+		{`step "a" has a submission that has ended, and is with "odd"`,
+			submitted(judging.Submission{EndedAt: &at, Turns: []judging.Turn{{With: "odd", At: at}}})},
+		{`step "a" was finished with a submission that it lacks`, step(func(p *StepProgress) { p.Finished = 1 })},
+		{`step "a" has 1 tries that count, and says 0`, submitted(judging.Submission{
+			Number:   1,
+			EndedAt:  &at,
+			Verdicts: []*judging.Verdict{{Kind: judging.ByReviewer}},
 		})},
-		{`step "a" has 1 tries that count, and says 0`,
-			step(func(p *StepProgress) { p.Tries = []*Try{{State: TryFailed}} })},
 		{`its reply 0 is to an unknown tool: "dig"`, reply(func(r *StoredReply) { r.Tool = "dig" })},
 		{"its reply 0, to start_workflow, cannot be read: unexpected end of JSON input",
 			reply(func(r *StoredReply) { r.Raw = json.RawMessage(`{`) })},
@@ -242,7 +254,9 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 	def, at := memoryDefinition(t, "[a, b]"), began
 	s, long := testkit.Get(begin(def)).Must(t), strings.Repeat("é", outputs.MaxInlineText+1)
 	for text, want := range map[string]int{long: 1, long[2:]: 0} {
-		opened := s.OpenTry("a", Try{OpenedAt: at, Outputs: outputOf("a_out", textOf(text))})
+		u := handed("d", judging.ByReviewer)
+		u.Outputs = outputOf("a_out", textOf(text))
+		opened := s.Submit("a", u, "", at)
 		p := testkit.Get(opened.PlanFinish(def, nil, never)).Must(t)
 		next, _ := opened.Finish(def, p, FinishInput{
 			Call:    Call{Tool: ToolFinish},
@@ -259,7 +273,7 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 
 		data := testkit.Get(next.Encode()).Must(t)
 		back := testkit.Get(Decode("00000001", data)).Must(t).Progress("a")
-		testkit.True(t, *back.Outputs[0].Value.Text == text && *back.Tries[0].Outputs[0].Value.Text == text,
+		testkit.True(t, *back.Outputs[0].Value.Text == text && *back.Submissions[0].Outputs[0].Value.Text == text,
 			"the export does not have the text")
 
 		if want == 0 {
@@ -356,6 +370,28 @@ func wholeOf(t *testing.T, s *State) string {
 	return out
 }
 
+// judgedAtRandom gives or withdraws the verdict on what was handed in last for a current step, or tells it.
+func judgedAtRandom(t *testing.T, random *rand.Rand, s *State, id string, at time.Time) *State {
+	t.Helper()
+	u, passed := s.Progress(id).Handed(), random.IntN(2) == 0
+	switch {
+	case s.Judged(id) != nil && random.IntN(2) == 0:
+		return s.End(id, u.ID, &judging.Void{Why: "broken"}, at)
+	case s.Judged(id) != nil:
+		next := judging.Kind("")
+		if passed && random.IntN(2) == 0 {
+			next = judging.ByPerson
+		}
+		v := &judging.Verdict{Kind: u.With(), Key: "k", Passed: passed, Check: &judging.CheckRun{}}
+		return s.Submit(id, u.To(next, append(slices.Clip(u.Verdicts), v), at), "", at)
+	case u.With() != judging.ByPerson:
+		return s.Tell(id, u, at)
+	case random.IntN(2) == 0:
+		return testkit.Get(s.Decline(id, u.Content, fmt.Sprint("p", random.IntN(3)), at)).Must(t)
+	}
+	return testkit.Get(s.Answer(id, u.Content, Answer{At: at, Passed: passed})).Must(t)
+}
+
 // TestStatesNeverChange makes transitions from any state there was, so that many have the same one before
 // them, and looks at all of them in the end: what they share is never written to.
 func TestStatesNeverChange(t *testing.T) {
@@ -379,10 +415,20 @@ func TestStatesNeverChange(t *testing.T) {
 						Texts:   Instructions{},
 					}
 					if random.IntN(3) == 0 {
-						kinds := []EvidenceKind{ByReviewer, BySelf, ByOverride, ByPerson, Unreviewed}
-						f.Evidence = &Evidence{At: at, Kind: kinds[random.IntN(len(kinds))], Reason: fmt.Sprint(i)}
+						kinds := []judging.Kind{judging.ByReviewer, judging.BySelf, judging.ByReason, judging.ByOverride,
+							judging.Off}
+						u := s.Progress(p.Step.ID).Handed()
+						if u == nil || u.EndedAt != nil {
+							u = handed(fmt.Sprint(i), "")
+						}
+						f.With = u.To("", append(slices.Clip(u.Verdicts), &judging.Verdict{
+							Kind:     kinds[random.IntN(len(kinds))],
+							At:       at,
+							Passed:   true,
+							Feedback: fmt.Sprint(i),
+						}), at)
 					} else if random.IntN(3) == 0 {
-						if next, err = s.Grant(id, Override{At: at, Reason: fmt.Sprint(i)}); err == nil {
+						if next, err = s.Grant(id, judging.Override{At: at, Reason: fmt.Sprint(i)}); err == nil {
 							break
 						}
 					}
@@ -395,14 +441,12 @@ func TestStatesNeverChange(t *testing.T) {
 				}
 			case 5, 6:
 				if s.IsCurrent(id) {
-					next = s.OpenTry(id, Try{OpenedAt: at, Digest: fmt.Sprint(i), Files: []FileHash{}})
+					kinds := []judging.Kind{judging.ByProgram, judging.ByReviewer, judging.BySelf, judging.ByPerson}
+					next = s.Submit(id, handed(fmt.Sprint(i), kinds[random.IntN(len(kinds))]), "replaced", at)
 				}
 			case 7:
-				if s.AwaitsReview(id) {
-					next = s.CloseTry(id, []*Verdict{{Key: "k", Passed: random.IntN(2) == 0}},
-						[]string{"", "broken"}[random.IntN(2)], at)
-				} else if s.IsCurrent(id) {
-					next = s.CollectTry(id, at)
+				if s.IsCurrent(id) {
+					next = judgedAtRandom(t, random, s, id, at)
 				}
 			case 8:
 				if s.Status == Active && random.IntN(20) == 0 {

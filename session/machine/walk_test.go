@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	"deepwork/session/judging"
 	"deepwork/session/outputs"
 	"deepwork/session/replies"
 )
@@ -206,7 +208,7 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 			say("again %v", r.InvalidatedSteps)
 			begun(r.BeginStep, r.ConcurrentSteps)
 		case "drop":
-			next, err := s.Drop(def, id, Override{At: at, Identity: "ann", Reason: "obsolete"},
+			next, err := s.Drop(def, id, judging.Override{At: at, Identity: "ann", Reason: "obsolete"},
 				func(ids job.Entry) (*Definition, Instructions, error) {
 					texts, err := def.KeptTexts(ids)
 					return def, texts, err
@@ -219,7 +221,7 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 			_, _, pending := s.Position(def)
 			say("%v", s.NotShown(def, id, pending))
 		case "ask":
-			s = s.Ask(id, &Question{AskedAt: at})
+			s = s.Submit(id, handed("d", judging.ByPerson), "", at)
 		case "isolate":
 			s = s.Isolate(def, id, words[2], at)
 		case "child":
@@ -292,53 +294,89 @@ func begin(def *Definition) (*State, error) {
 	return s, err
 }
 
+// handed returns a submission with this content, which judges of this kind have.
+func handed(content string, with judging.Kind) *judging.Submission {
+	u := &judging.Submission{At: began, Content: content, Files: []judging.FileHash{}}
+	return u.To(with, nil, began)
+}
+
+// judgedBy records that judges of this kind give these verdicts on a submission of step a with the content d.
+func judgedBy(s *State, with judging.Kind, verdicts ...*judging.Verdict) *State {
+	s = s.Submit("a", handed("d", with), "", began)
+	for _, v := range verdicts {
+		v.Kind = with
+	}
+	return s.Submit("a", s.Progress("a").Handed().To("", verdicts, began), "", began)
+}
+
 // Only a verdict on exactly the same content counts again, and none that was imported.
 func TestVerdictsThatCountAgain(t *testing.T) {
-	at, verdict := began, func(key string, passed bool) *Verdict {
-		return &Verdict{Key: key, Digest: "d", Passed: passed}
+	at, verdict := began, func(key string, passed bool) *judging.Verdict {
+		return &judging.Verdict{Key: key, Digest: "d", Passed: passed}
 	}
 	s := testkit.Get(begin(memoryDefinition(t, "[[a]]"))).Must(t)
-	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d"}).CloseTry("a",
-		[]*Verdict{verdict("r", true), verdict("s", false)}, "", at)
-	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d", Checks: true}).CloseTry("a",
-		[]*Verdict{verdict("c", false)}, "", at)
-	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d"}).CloseTry("a", nil, "it hung", at)
+	s = judgedBy(s, judging.ByReviewer, verdict("r", true), verdict("s", false))
+	judged := s
+	s = judgedBy(s, judging.ByProgram, verdict("c", false))
+	s = s.Submit("a", handed("d", judging.ByReviewer), "", at)
+	s = s.End("a", s.Progress("a").Handed().ID, &judging.Void{Why: "it hung"}, at)
 	p := s.Progress("a")
-	look := func(s *State) string {
-		p := s.Progress("a")
-		return fmt.Sprint(p.PassedBefore("r", "d") != nil, p.PassedBefore("s", "d") != nil,
-			p.PassedBefore("r", "e") != nil, p.Judged("d") != nil, p.Judged("e") != nil,
-			s.CheckedBefore("a", "c", "d") != nil, s.CheckedBefore("a", "c", "e") != nil,
-			s.CheckedBefore("a", "r", "d") != nil, s.CheckedBefore("b", "c", "d") != nil)
+	next := func(s *State, step string, with judging.Kind, key, digest, content string) judging.Now {
+		return judging.Next(judging.Rules{
+			Judges:   []judging.Judge{{Kind: with, Key: key, Digest: digest}},
+			Reviews:  with == judging.ByReviewer,
+			External: true,
+			MaxTries: 3,
+			Override: config.OverrideAgent,
+		}, s.Past(step), judging.HandIn{At: at, Content: content})
 	}
-	testkit.Equal(t, look(s), "true false false true false true false false false")
-	testkit.Equal(t, fmt.Sprintln(p.QualityTries, p.FailedChecks, p.NewestReview().State, p.LastCounted().State,
-		len(p.LastCounted().Failed())), "1 1 void failed 1\n")
-	testkit.Equal(t, s.CollectChecks("a", at), s, "a review is taken for checks")
+	look := func(s *State) string {
+		passed := func(key, digest string) bool {
+			return next(s, "a", judging.ByReviewer, key, digest, "new").Do == judging.Move
+		}
+		failed := func(step, key, digest string) bool {
+			return next(s, step, judging.ByProgram, key, digest, "new").Why == judging.ChecksFailed
+		}
+		return fmt.Sprint(passed("r", "d"), passed("s", "d"), passed("r", "e"), failed("a", "c", "d"),
+			failed("a", "c", "e"), failed("a", "r", "d"), failed("b", "c", "d"))
+	}
+	testkit.Equal(t, look(s), "true false false true false false false")
+	testkit.Equal(t, next(judged, "a", judging.ByReviewer, "s", "d", "d").Why, judging.ReviewFailed)
+	testkit.Equal(t, next(judged, "a", judging.ByReviewer, "s", "d", "e").Do, judging.Run)
+	testkit.Equal(t, next(judged.Imported(at), "a", judging.ByReviewer, "s", "d", "d").Do, judging.Run)
+	testkit.Equal(t, fmt.Sprintln(p.QualityTries, p.FailedChecks, p.Newest().State, p.LastTry().Failed(),
+		len(p.LastTry().Failures())), "1 1 void true 1\n")
 
 	again, _ := s.GoTo(memoryDefinition(t, "[[a]]"), Call{Tool: ToolGoTo}, 0, "a", true, at, Instructions{})
-	testkit.Equal(t, look(again), "false false false false false true false false false")
-	open := s.OpenTry("a", Try{OpenedAt: at, Checks: true})
-	seen := open.CollectChecks("a", at)
-	testkit.True(t, seen.Progress("a").Newest().Collected && seen.CollectChecks("a", at) == seen,
+	testkit.Equal(t, look(again), "false false false true false false false")
+	open := s.Submit("a", handed("d", judging.ByProgram), "", at)
+	seen := open.Tell("a", open.Progress("a").Handed(), at)
+	testkit.True(t, seen.Progress("a").Newest().Collected && seen.Tell("a", seen.Progress("a").Handed(), at) == seen,
 		"the results of checks are not marked as seen once")
-	open = open.Ask("a", &Question{AskedAt: at, Digest: "d"}).In(nil)
-	imported := open.Imported(at)
-	testkit.Equal(t, look(imported), "false false false false false false false false false")
+	asked := s.Submit("a", handed("e", judging.ByPerson), "", at)
+	testkit.True(t, asked.Progress("a").AsksPerson() != nil && asked.Imported(at).Progress("a").Asked() == nil,
+		"a question is imported")
+	imported := open.In(nil).Imported(at)
+	testkit.Equal(t, look(imported), "false false false false false false false")
 
 	q := imported.Progress("a")
-	finished := &State{StepProgress: s.StepProgress.Set("a",
-		&StepProgress{Evidence: &Evidence{}, Shown: &Shown{}, Granted: &Override{}})}
-	kept := finished.Imported(at).Progress("a")
-	testkit.True(t, kept.Evidence.Imported, "%+v", kept)
-	testkit.Need(t, kept.Shown == nil, "%+v", kept)
-	testkit.Need(t, kept.Granted == nil, "%+v", kept)
-	testkit.True(t, !finished.Progress("a").Evidence.Imported, "%+v", kept)
-	testkit.Need(t, q.Question == nil, "%+v", q)
+	testkit.Need(t, q.Asked() == nil, "%+v", q)
 	testkit.Equal(t, q.QualityTries, 1)
 	testkit.Equal(t, q.Newest().State, TryVoid)
 	testkit.Need(t, q.Newest().ClosedAt != nil, "%+v", q)
 	testkit.Equal(t, *imported.ImportedAt, at)
+
+	finished := &State{StepProgress: s.StepProgress.Set("a", &StepProgress{
+		Submissions: []*judging.Submission{{ID: 1, EndedAt: &at, Verdicts: []*judging.Verdict{{Kind: judging.Off}}},
+			handed("d", judging.BySelf)},
+		Finished: 1,
+		Granted:  &judging.Override{},
+	})}
+	kept := finished.Imported(at).Progress("a")
+	testkit.True(t, kept.FinishedWith().Imported, "%+v", kept)
+	testkit.Equal(t, len(kept.Submissions), 1, "what the agent was to review itself is kept")
+	testkit.Need(t, kept.Granted == nil, "%+v", kept)
+	testkit.True(t, !finished.Progress("a").FinishedWith().Imported, "%+v", kept)
 }
 
 // A person answers once, about the outputs that they saw.
@@ -347,64 +385,68 @@ func TestWhoMayAnswer(t *testing.T) {
 	answer := func(s *State, step, digest string) error { return testkit.Get(s.ToAnswer(step, digest)).Err() }
 	testkit.Fails(t, answer(s, "a", ""), "does not wait for a person")
 
-	asked := s.Ask("a", &Question{AskedAt: at, Digest: "d"})
+	asked := s.Submit("a", handed("d", judging.ByPerson), "", at)
 	testkit.Need(t, answer(asked, "a", "") == nil, "a person may not answer")
 	testkit.Need(t, answer(asked, "a", "d") == nil, "a person may not answer")
-	testkit.Equal(t, FileHash{Output: "x"}.Name()+FileHash{Path: "p"}.Name(), "the text 'x'p",
+	testkit.Equal(t, judging.FileHash{Output: "x"}.Name()+judging.FileHash{Path: "p"}.Name(), "the text 'x'p",
 		"a person may not answer")
 	testkit.Fails(t, answer(asked, "a", "e"), "not those that you were shown")
 	testkit.Fails(t, answer(asked, "b", ""), "does not wait for a person")
-	testkit.Equal(t, asked.Unask("a", "d", at), asked, "a question ends only with other outputs")
-	testkit.Equal(t, asked.Unask("b", "e", at), asked, "a question ends only with other outputs")
-	testkit.True(t, asked.Unask("a", "e", at).Progress("a").Question == nil, "a question ends only with other outputs")
-	done := asked.Ask("a", &Question{
-		AskedAt: at,
-		Digest:  "d",
-		Answer:  &Answer{Identity: "ann", Channel: "page", Passed: true},
-	})
+	testkit.True(t, asked.Submit("a", handed("e", judging.ByReviewer), "", at).Progress("a").Asked() == nil,
+		"a question ends with other outputs")
+	yes := Answer{At: at, Identity: "ann", Channel: "page", Passed: true, Client: true}
+	done := testkit.Get(asked.Answer("a", "d", yes)).Must(t)
+	testkit.True(t, done.Progress("a").Asked().Of(judging.ByPerson).Client, "only a client says that it was a person")
 	testkit.Fails(t, answer(done, "a", ""),
 		"has answered already about these outputs of step 'a' of session '"+done.SessionID+"': passed.")
 	over, _ := done.Abort(Call{Tool: ToolAbort}, "why", at)
 	testkit.Fails(t, answer(over, "a", ""), "was aborted")
 
 	declined := testkit.Get(asked.Decline("a", "d", "ann", at)).Must(t)
-	testkit.Same(t, declined.Progress("a").Question.Declined, []string{"ann"})
+	testkit.Same(t, declined.Progress("a").Asked().Declined, []string{"ann"})
 	testkit.Equal(t, testkit.Get(declined.Decline("a", "d", "ann", at)).Must(t), declined, "declined twice")
 	testkit.Fails(t, testkit.Get(asked.Decline("a", "e", "ann", at)).Err(), "not those that you were shown")
-	testkit.True(t, len(asked.Progress("a").Question.Declined) == 0 && declined.Progress("a").LastByPerson() == nil,
+	testkit.True(t, len(asked.Progress("a").Asked().Declined) == 0 && declined.Progress("a").LastByPerson() == nil,
 		"declining is an answer")
-	failed := testkit.Get(declined.OpenTry("a", Try{Digest: "d"}).CloseTry("a", nil, "", at).Answer("a", "d",
-		Answer{Identity: "bob", Channel: "page", Feedback: "No"})).Must(t)
-	by := failed.OpenTry("a", Try{OpenedAt: at}).CloseTry("a", nil, "it hung", at).Progress("a").LastByPerson()
+	reviewed := s.Submit("a", handed("d", judging.ByReviewer), "", at)
+	reviewed = reviewed.Submit("a", reviewed.Progress("a").Handed().To(judging.ByPerson,
+		[]*judging.Verdict{{Kind: judging.ByReviewer, Passed: true}}, at), "", at)
+	failed := testkit.Get(reviewed.Answer("a", "d", Answer{Identity: "bob", Channel: "page", Feedback: "No"})).Must(t)
+	failed = failed.Submit("a", handed("e", judging.ByReviewer), "", at)
+	failed = failed.End("a", failed.Progress("a").Handed().ID, &judging.Void{Why: "it hung"}, at)
+	by := failed.Progress("a").LastByPerson()
 	testkit.Need(t, by != nil, "%+v", by)
 	testkit.Equal(t, by.Number, 1)
-	testkit.Equal(t, by.Verdicts[0].Reviewer, "a person (bob, page)")
+	testkit.Equal(t, by.Of(judging.ByPerson).By+" "+by.Of(judging.ByPerson).Channel, "bob page")
+	testkit.Equal(t, failed.Progress("a").QualityTries, 2)
 
 	for _, c := range []struct {
-		e    Evidence
+		v    judging.Verdict
 		want string
 	}{
-		{Evidence{Kind: ByPerson, Identity: "ann", Channel: "page", Reason: "R"},
+		{judging.Verdict{Kind: judging.ByOverride, By: "ann", Channel: "page", Feedback: "R"},
 			"A person (ann, page) overrode the reviews of step 'a': R"},
-		{*(&Question{Answer: &Answer{Feedback: "F"}}).Evidence(), "The person who passed step 'a' says: F"},
-		{*(&Question{Answer: &Answer{Feedback: "F", Client: true}}).Evidence(),
+		{judging.Verdict{Kind: judging.ByPerson, Feedback: "F"}, "The person who passed step 'a' says: F"},
+		{judging.Verdict{Kind: judging.ByPerson, Feedback: "F", Client: true},
 			"The person who passed step 'a' says: F"},
-		{Evidence{Kind: Passed}, ""},
-		{Evidence{Kind: ByReviewer, Reason: "R"}, ""},
+		{judging.Verdict{Kind: judging.ByPerson}, ""},
+		{judging.Verdict{Kind: judging.ByReviewer, Feedback: "R"}, ""},
 	} {
-		testkit.Equal(t, c.e.notice("a"), c.want)
+		testkit.Equal(t, notice(&judging.Submission{Verdicts: []*judging.Verdict{&c.v}}, "a"), c.want)
 	}
-	testkit.Equal(t, (&Question{Answer: &Answer{Client: true}}).Evidence().Kind, PassedIn)
 
-	granted := testkit.Get(s.Grant("a", Override{At: at, Reason: "R"})).Must(t)
+	granted := testkit.Get(s.Grant("a", judging.Override{At: at, Reason: "R"})).Must(t)
 	testkit.True(t, granted.Progress("a").HasGrant(), "%+v", granted.Progress("a"))
 	testkit.True(t, !s.Progress("a").HasGrant(), "%+v", granted.Progress("a"))
 	testkit.True(t, !granted.Progress("b").HasGrant(), "%+v", granted.Progress("a"))
-	testkit.Fails(t, testkit.Get(s.Grant("b", Override{At: at})).Err(),
+	testkit.Fails(t, testkit.Get(s.Grant("b", judging.Override{At: at})).Err(),
 		"Step 'b' of session '00000001' is not to be finished now; the current step is 'a'.")
-	testkit.Fails(t, testkit.Get(over.Grant("a", Override{At: at})).Err(), "was aborted")
-	testkit.Equal(t, s.Show("a", Shown{At: at, Digest: "d"}).Progress("a").Shown.Digest, "d")
-	testkit.Equal(t, s.Misfit("a", Shown{At: at, Digest: "d"}).Progress("a").Unfit.Digest, "d")
+	testkit.Fails(t, testkit.Get(over.Grant("a", judging.Override{At: at})).Err(), "was aborted")
+	testkit.Equal(t, s.Submit("a", handed("d", judging.BySelf), "", at).Progress("a").Handed().With(), judging.BySelf)
+	misfit := judgedBy(s, judging.ByShape, &judging.Verdict{Digest: "d"})
+	testkit.Equal(t, misfit.Progress("a").Unfit().Digest, "d")
+	testkit.True(t, misfit.Submit("a", handed("e", judging.ByPerson), "", at).Progress("a").Unfit() == nil,
+		"later outputs do not satisfy their schemas")
 	for reason, want := range map[string]bool{"why": true, "": false} {
 		testkit.Equal(t, over.ReplayAbort(reason) != nil, want, "%q", reason)
 	}
