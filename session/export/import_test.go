@@ -169,21 +169,32 @@ func TestFilesBecomeSessions(t *testing.T) {
 
 func TestClaims(t *testing.T) {
 	at := new(time.Now())
+	by := func(kind judging.Kind, passed bool) []*judging.Verdict {
+		return []*judging.Verdict{{Kind: kind, Passed: passed}}
+	}
+	asked := func(verdicts ...*judging.Verdict) []*judging.Submission {
+		u := new(judging.Submission).To(judging.ByPerson, nil, *at)
+		if verdicts != nil {
+			u = u.To("", verdicts, *at)
+		}
+		return []*judging.Submission{u}
+	}
 	s := &machine.State{}
 	for _, p := range []*machine.StepProgress{
 		{
 			StepID:      "a",
 			CompletedAt: at,
-			Tries: []*machine.Try{{State: machine.TryPassed}, {State: machine.TryVoid}, {
-				State:  machine.TryFailed,
-				Checks: true,
-			}, {State: machine.TryPassed, Verdicts: []*judging.Verdict{{Key: "human"}}}},
+			Submissions: []*judging.Submission{
+				{Verdicts: by(judging.ByReviewer, true)},
+				{Verdicts: by(judging.ByReviewer, true), Void: &judging.Void{}},
+				{Verdicts: by(judging.ByProgram, false)},
+				{Verdicts: by(judging.ByPerson, false)},
+				{Verdicts: by(judging.ByPerson, true)}, // which finished the step
+			},
 		},
 		{StepID: "b", Overrides: []judging.Override{{}, {}}, Granted: &judging.Override{}},
-		{StepID: "c", Question: &machine.Question{Answer: &machine.Answer{Passed: true}}}, {
-			StepID:   "d",
-			Question: &machine.Question{Answer: &machine.Answer{}},
-		}, {StepID: "e", Question: &machine.Question{}},
+		{StepID: "c", Submissions: asked(by(judging.ByPerson, true)...)},
+		{StepID: "d", Submissions: asked()},
 	} {
 		s.StepProgress = s.StepProgress.Set(p.StepID, p)
 	}

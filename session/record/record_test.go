@@ -178,21 +178,33 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 	s := testkit.Get(r.Read(t.Context(), "0000000a", nil)).Must(t).State
 	at := s.StartedAt
 	s.Pinned = &machine.Pinned{Override: config.OverrideHuman, Pin: true}
-	failed := s.OpenTry("a", machine.Try{OpenedAt: at}).CloseTry("a", []*judging.Verdict{{}}, "", at)
+	handed := func(with judging.Kind) *machine.State {
+		return s.Submit("a", new(judging.Submission).To(with, nil, at), "", at)
+	}
+	reviewed := func(passed bool) *machine.State {
+		n := handed(judging.ByReviewer)
+		v := &judging.Verdict{Kind: judging.ByReviewer, Passed: passed}
+		return n.Submit("a", n.Progress("a").Handed().To("", []*judging.Verdict{v}, at), "", at)
+	}
+	failed := reviewed(false)
+	void := failed.Submit("a", new(judging.Submission).To(judging.ByReviewer, nil, at), "", at)
+	void = void.End("a", void.Progress("a").Handed().ID, &judging.Void{Why: "it hung"}, at)
+	answered := testkit.Get(handed(judging.ByPerson).Answer("a", "", machine.Answer{At: at})).Must(t)
 	granted := testkit.Get(failed.Grant("a", judging.Override{At: at})).Must(t)
 	ended, _ := failed.Abort(machine.Call{Tool: machine.ToolAbort}, "why", at)
 	for name, c := range map[string]struct {
 		of   *machine.State
 		want string
 	}{
-		"nothing": {s, ""},
-		"passed": {s.OpenTry("a", machine.Try{OpenedAt: at}).CloseTry("a", []*judging.Verdict{{Passed: true}}, "", at),
-			""},
-		"granted": {granted, ""},
-		"ended":   {ended, ""},
-		"failed":  {failed, `"given":true,"failed":"2026-01-01T00:00:00Z","reviews":1`},
-		"asked":   {s.Ask("a", &machine.Question{AskedAt: at}), `"asked":"2026-01-01T00:00:00Z"`},
-		"shown":   {s.Show("a", machine.Shown{At: at}), `"shown":"2026-01-01T00:00:00Z"`},
+		"nothing":  {s, ""},
+		"passed":   {reviewed(true), ""},
+		"granted":  {granted, ""},
+		"ended":    {ended, ""},
+		"void":     {void, ""},
+		"failed":   {failed, `"given":true,"failed":"2026-01-01T00:00:00Z","reviews":1`},
+		"answered": {answered, `"given":true,"failed":"2026-01-01T00:00:00Z","reviews":1`},
+		"asked":    {handed(judging.ByPerson), `"asked":"2026-01-01T00:00:00Z"`},
+		"shown":    {handed(judging.BySelf), `"shown":"2026-01-01T00:00:00Z"`},
 	} {
 		got := RowOf(store.Session{}, c.of).Waiting
 		testkit.Equal(t, got != "", c.want != "", "%s", name)
@@ -268,9 +280,9 @@ func TestInspect(t *testing.T) {
 		Call:      machine.Call{RequestID: new("q")},
 	})
 	asked := &machine.StepProgress{
-		StepID:    "a",
-		StartedAt: time.Unix(1, 0),
-		Question:  &machine.Question{AskedAt: time.Unix(1, 0)},
+		StepID:      "a",
+		StartedAt:   time.Unix(1, 0),
+		Submissions: []*judging.Submission{{ID: 1, Turns: []judging.Turn{{With: judging.ByPerson, At: time.Unix(1, 0)}}}},
 	}
 	change("0000000a", func(s *machine.State) { s.StepProgress = slices.Clone(s.StepProgress).Set("a", asked) })
 
@@ -327,17 +339,20 @@ func TestFigures(t *testing.T) {
 		}
 		return s
 	}
-	asked, answered := &machine.Question{AskedAt: at}, &machine.Question{AskedAt: at, Answer: &machine.Answer{}}
+	asked := func(id int64) []*judging.Submission {
+		return []*judging.Submission{{ID: id, Turns: []judging.Turn{{With: judging.ByPerson, At: at}}}}
+	}
+	answered := []*judging.Submission{asked(1)[0].To("", []*judging.Verdict{{Kind: judging.ByPerson}}, at)}
 	a, b := &machine.StepProgress{StepID: "a", CompletedAt: &at, QualityTries: 1}, &machine.StepProgress{StepID: "b"}
 	states := []*machine.State{nil,
 		state(machine.Active, &machine.StepProgress{StepID: "a"}),
 		state(machine.Active, a, b),
-		state(machine.Active, a, &machine.StepProgress{StepID: "b", FailedChecks: 1, Question: asked}),
-		state(machine.Active, a, &machine.StepProgress{StepID: "b", FailedChecks: 1, Question: answered}),
+		state(machine.Active, a, &machine.StepProgress{StepID: "b", FailedChecks: 1, Submissions: asked(1)}),
+		state(machine.Active, a, &machine.StepProgress{StepID: "b", FailedChecks: 1, Submissions: answered}),
 		state(machine.Active, a, &machine.StepProgress{
 			StepID:       "b",
 			FailedChecks: 1,
-			Question:     &machine.Question{AskedAt: at.Add(1)},
+			Submissions:  append(answered, asked(2)...),
 		}),
 		state(machine.Active, b), // a is cleared, and b begins again
 		state(machine.Completed, &machine.StepProgress{StepID: "b", CompletedAt: &at}),

@@ -56,7 +56,7 @@ func (w *called) Step(_ context.Context, id string, _ *string) (*replies.Step, e
 func (w *called) Started(context.Context, map[string]bool) ([]Started, error) { return w.started, nil }
 func (w *called) Changed(context.Context, *machine.State, string) string      { return w.changed }
 
-func (w *called) Finish(context.Context, string, string, *machine.Question) (*replies.Finish, error) {
+func (w *called) Finish(context.Context, string, string, *judging.Submission) (*replies.Finish, error) {
 	return w.finish()
 }
 
@@ -136,10 +136,15 @@ func TestTheEndOfAnAgent(t *testing.T) {
 func TestWhatIsDue(t *testing.T) {
 	lead := aLead(t)
 	begun := time.Now()
-	asked := func(a *machine.Answer) *machine.StepProgress {
-		return &machine.StepProgress{StepID: "a", Question: &machine.Question{AskedAt: begun, Answer: a}}
+	asked := func(answer ...*judging.Verdict) *machine.StepProgress {
+		u := new(judging.Submission).To(judging.ByPerson, nil, begun)
+		if answer != nil {
+			u = u.To("", answer, begun)
+		}
+		return &machine.StepProgress{StepID: "a", Submissions: []*judging.Submission{u}}
 	}
-	passed := asked(&machine.Answer{Passed: true})
+	passed := asked(&judging.Verdict{Kind: judging.ByPerson, Passed: true})
+	notPassed := asked(&judging.Verdict{Kind: judging.ByPerson})
 	finish := func(r replies.Finish, err error) func(*leader, *called) {
 		return func(_ *leader, w *called) { w.finish = func() (*replies.Finish, error) { return &r, err } }
 	}
@@ -174,12 +179,10 @@ func TestWhatIsDue(t *testing.T) {
 
 	checks := &machine.StepProgress{
 		StepID: "a",
-		Tries: slices.Repeat([]*machine.Try{{
-			Checks:   true,
-			State:    machine.TryFailed,
-			ClosedAt: new(lead.Since.Add(1)),
-			Verdicts: []*judging.Verdict{{RunEach: "tests", Feedback: "no"}},
-		}}, maxFailedChecks),
+		Submissions: slices.Repeat([]*judging.Submission{
+			new(judging.Submission).To(judging.ByProgram, nil, begun).To("",
+				[]*judging.Verdict{{Kind: judging.ByProgram, RunEach: "tests", Feedback: "no"}}, lead.Since.Add(1)),
+		}, maxFailedChecks),
 	}
 	for name, c := range map[string]struct {
 		members string // each with its state, if it is not started
@@ -197,10 +200,10 @@ func TestWhatIsDue(t *testing.T) {
 		"what failed and a person finished": {"a:completed b", nil, "", func(d *leader, _ *called) {
 			d.failed[stepRef{root, "a"}] = "no"
 		}, "b"},
-		"a person is asked": {"a", asked(nil), "a", nil,
+		"a person is asked": {"a", asked(), "a", nil,
 			"waits for person at a, 0 tries; again within 10s; a is to end"},
-		"they do not pass it": {"a", asked(new(machine.Answer)), "", nil, "a"},
-		"while its agent ends": {"a", asked(new(machine.Answer)), "a", func(d *leader, _ *called) {
+		"they do not pass it": {"a", notPassed, "", nil, "a"},
+		"while its agent ends": {"a", notPassed, "a", func(d *leader, _ *called) {
 			d.agents[stepRef{root, "a"}].handedIn()
 		}, ""},
 		"they pass it": {"a", passed, "",
@@ -224,7 +227,7 @@ func TestWhatIsDue(t *testing.T) {
 				Waits:    &session.Waiting{Code: codes.ReviewRunning},
 			}, nil),
 			"again within 1s"},
-		"its files changed": {"a", asked(nil), "", func(_ *leader, w *called) {
+		"its files changed": {"a", asked(), "", func(_ *leader, w *called) {
 			w.changed = "a.md has changed"
 		}, "a (a.md has changed)"},
 		"the turn of a merge":        {"merge:x[1] merge:x[2]", nil, "", nil, "merge:x[1]"},
@@ -372,23 +375,22 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 	}
 
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	failed := func(a machine.Try, said ...string) *machine.StepProgress {
-		a.State, a.ClosedAt = machine.TryFailed, &at
-		a.Verdicts = []*judging.Verdict{{Passed: true, Feedback: "fine"}}
+	failed := func(by judging.Kind, said ...string) *machine.StepProgress {
+		all := []*judging.Verdict{{Kind: by, Passed: true, Feedback: "fine"}}
 		for _, s := range said {
-			a.Verdicts = append(a.Verdicts, &judging.Verdict{
-				RunEach:  "tests",
-				Feedback: s,
-				Check:    &machine.CheckRun{Command: []string{"make", "test"}},
-			})
+			v := &judging.Verdict{Kind: by, RunEach: "tests", Feedback: s}
+			if by == judging.ByProgram {
+				v.Check = &judging.CheckRun{Command: []string{"make", "test"}}
+			}
+			all = append(all, v)
 		}
-		return &machine.StepProgress{StepID: "draft", Tries: []*machine.Try{&a}}
+		u := new(judging.Submission).To(by, nil, at.Add(-1)).To("", all, at)
+		return &machine.StepProgress{StepID: "draft", Submissions: []*judging.Submission{u}}
 	}
-	person := failed(machine.Try{})
-	person.Tries[0].Verdicts = []*judging.Verdict{{Key: "human", Feedback: " Too long. "}}
-	again := failed(machine.Try{Collected: true})
-	again.Tries[0].Verdicts = person.Tries[0].Verdicts
-	void := &machine.StepProgress{StepID: "draft", Tries: []*machine.Try{{State: machine.TryVoid}}}
+	person, again := failed(judging.ByPerson, " Too long. "), failed(judging.ByPerson, " Too long. ")
+	again.Submissions[0].Told = true
+	hung := new(judging.Submission).To(judging.ByReviewer, nil, at).Ended(&judging.Void{Why: "it hung"}, at)
+	void := &machine.StepProgress{StepID: "draft", Submissions: []*judging.Submission{hung}}
 	for name, c := range map[string]struct {
 		of           *machine.StepProgress
 		told         string
@@ -401,10 +403,10 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		"void": {void, "",
 			`finished_step has not accepted it yet. It expects the outputs "doc" (file), "notes" (string, optional).`,
 			""},
-		"checks": {failed(machine.Try{Checks: true}, " one ", "two"), "",
+		"checks": {failed(judging.ByProgram, " one ", "two"), "",
 			"its checks failed.\n\nCheck 'tests' (make test): one\n\nCheck 'tests' (make test): two",
 			" Its check 'tests' failed:  one "},
-		"review": {failed(machine.Try{}, "one", " two"), "", "its last review did not pass.\n\none\n\ntwo",
+		"review": {failed(judging.ByReviewer, "one", " two"), "", "its last review did not pass.\n\none\n\ntwo",
 			" Its last review did not pass: one two"},
 		"person": {person, "", "a person looked at its outputs, and does not pass them. The same outputs are not " +
 			"shown to them again: change them.\n\nToo long.", " A person did not pass its outputs: Too long."},
@@ -419,11 +421,11 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		testkit.Equal(t, missing(step, s, c.told), c.agent, "%s", name)
 		testkit.Equal(t, lastSaid(c.of, c.told), c.human, "%s", name)
 	}
-	p := failed(machine.Try{Checks: true}, "no")
+	p := failed(judging.ByProgram, "no")
 	for n := 1; n <= maxFailedChecks; n++ {
 		testkit.Equal(t, checksFailed(p, at.Add(-1)) != "", n == maxFailedChecks, "after %d", n)
 		testkit.Equal(t, checksFailed(p, at), "", "of before")
-		p.Tries = append(p.Tries, p.Tries[0])
+		p.Submissions = append(p.Submissions, p.Submissions[0])
 	}
 	p.CompletedAt = &at
 	testkit.True(t, checksFailed(p, at.Add(-1)) == "" && checksFailed(nil, at) == "",
@@ -433,8 +435,8 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		of           *machine.StepProgress
 		began, ended time.Duration
 		want         bool
-	}{{person, -2, -1, true}, {person, -2, 1, true}, {person, 1, 2, false}, {failed(machine.Try{}, "x"), -2, -1, true},
-		{failed(machine.Try{}, "x"), -2, 1, false}, {void, -2, -1, false}, {nil, -2, -1, false}} {
+	}{{person, -2, -1, true}, {person, -2, 1, true}, {person, 1, 2, false}, {failed(judging.ByReviewer, "x"), -2, -1, true},
+		{failed(judging.ByReviewer, "x"), -2, 1, false}, {void, -2, -1, false}, {nil, -2, -1, false}} {
 		x := &task.Execution{CreatedAt: at.Add(c.began), EndedAt: new(at.Add(c.ended))}
 		testkit.Equal(t, failedSince(c.of, x), c.want, "%+v", c)
 	}
@@ -475,7 +477,8 @@ func TestWhatAnAgentHasLeft(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	x, runs := &task.Execution{CreatedAt: at, EndedAt: new(at.Add(10))}, &task.Execution{CreatedAt: at}
 	for after, want := range map[time.Duration]bool{-1: false, 0: true, 10: true, 11: false} {
-		p := &machine.StepProgress{Question: &machine.Question{AskedAt: at.Add(after)}}
+		u := new(judging.Submission).To(judging.ByPerson, nil, at.Add(after))
+		p := &machine.StepProgress{Submissions: []*judging.Submission{u}}
 		testkit.Equal(t, asked(x, p), want, "asked after %d", after)
 		testkit.Equal(t, asked(runs, p), false, "of an agent that runs")
 	}

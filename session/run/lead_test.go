@@ -22,6 +22,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/attempttest"
 	"deepwork/session/board"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/store"
@@ -40,11 +41,16 @@ type desk struct {
 	moved   chan struct{}
 	dropped chan string // the folder of an item that nobody works on
 
-	mu       sync.Mutex
-	ended    map[string]int
-	question *machine.Question
-	passed   bool
-	granted  []Grant
+	mu      sync.Mutex
+	ended   map[string]int
+	handed  []*judging.Submission // of the current step
+	passed  bool
+	granted []Grant
+}
+
+// asksPerson returns a submission that waits for a person.
+func asksPerson() []*judging.Submission {
+	return []*judging.Submission{(&judging.Submission{Content: "d"}).To(judging.ByPerson, nil, time.Now())}
 }
 
 func (w *desk) state() *machine.State {
@@ -64,7 +70,7 @@ func (w *desk) state() *machine.State {
 		s.CurrentStepID = "review"
 	}
 	s.StepProgress = s.StepProgress.Set(s.CurrentStepID,
-		&machine.StepProgress{StepID: s.CurrentStepID, StartedAt: w.began, Question: w.question})
+		&machine.StepProgress{StepID: s.CurrentStepID, StartedAt: w.began, Submissions: w.handed})
 	return s
 }
 
@@ -93,13 +99,13 @@ func (w *desk) Admit(g Grant) (Connection, func() bool, error) {
 		defer w.mu.Unlock()
 		w.ended[g.Step]++
 		if g.Step == "review" {
-			w.question = &machine.Question{AskedAt: time.Now(), RunEach: "step", Digest: "d"}
+			w.handed = asksPerson()
 		}
 		return true
 	}, nil
 }
 
-func (w *desk) Finish(context.Context, string, string, *machine.Question) (*replies.Finish, error) {
+func (w *desk) Finish(context.Context, string, string, *judging.Submission) (*replies.Finish, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.passed = true
@@ -180,12 +186,7 @@ func TestARunIsLedToItsEnd(t *testing.T) {
 	e, w, reaches := led(t, 2, 0)
 	testkit.Equal(t, len(reaches(board.WaitingForYou).Waits), 1, "waits")
 	w.mu.Lock()
-	w.question = &machine.Question{
-		AskedAt: w.question.AskedAt,
-		RunEach: "step",
-		Digest:  "d",
-		Answer:  &machine.Answer{Passed: true},
-	}
+	w.handed[0] = w.handed[0].To("", []*judging.Verdict{{Kind: judging.ByPerson, Passed: true}}, time.Now())
 	w.mu.Unlock()
 	w.moved <- struct{}{}
 	r := reaches(board.Completed)
@@ -383,14 +384,14 @@ func TestField22_StatesOfSteps(t *testing.T) {
 		return []board.RunStep{{State: state, StartedAt: started, EndedAt: ended}}
 	}
 
-	progress := func(question *machine.Question) *machine.State {
+	progress := func(handed ...*judging.Submission) *machine.State {
 		return &machine.State{Status: machine.Active, CurrentStepID: "one",
 			StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{
 				Key:   "one",
-				Value: &machine.StepProgress{Question: question},
+				Value: &machine.StepProgress{Submissions: handed},
 			}}}
 	}
-	active, asked := progress(nil), progress(&machine.Question{AskedAt: time.Now()})
+	active, asked := progress(), progress(asksPerson()...)
 	for _, test := range []struct {
 		want   board.State
 		state  *machine.State
