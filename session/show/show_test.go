@@ -56,6 +56,7 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 	b := judging.FileHash{Output: "title", SHA256: strings.Repeat("b", 64)}
 	check := func(passed bool, said string) *judging.Verdict {
 		return &judging.Verdict{
+			Kind:     judging.ByProgram,
 			At:       at(2),
 			RunEach:  "tests",
 			Digest:   strings.Repeat("c", 64),
@@ -63,81 +64,95 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 			Feedback: said,
 			Seconds:  61.234,
 			Files:    []judging.FileHash{a},
-			Check:    &machine.CheckRun{Command: []string{"make", "test"}, Code: 2, Bound: "tree"},
+			Check:    &judging.CheckRun{Command: []string{"make", "test"}, Code: 2, Bound: "tree"},
 		}
+	}
+	// judged is a submission with its first judges for some hours; with verdicts nil it is there still
+	judged := func(u judging.Submission, with judging.Kind, from, to float64,
+		verdicts ...*judging.Verdict) *judging.Submission {
+		n := u.To(with, nil, at(from))
+		if verdicts != nil {
+			n = n.To("", verdicts, at(to))
+		}
+		return n
+	}
+	void := func(with judging.Kind, hours float64, why string) *judging.Submission {
+		return judged(judging.Submission{}, with, hours, hours).Ended(&judging.Void{Why: why}, at(hours))
 	}
 
 	reused := &judging.Verdict{
-		At:       at(4),
-		RunEach:  "step",
-		Passed:   true,
-		Reused:   true,
-		Reviewer: "claude",
-		Seconds:  0.0123,
+		Kind:    judging.ByReviewer,
+		At:      at(4),
+		RunEach: "step",
+		Passed:  true,
+		Reused:  true,
+		By:      "claude",
+		Seconds: 0.0123,
 	}
-	reviewed := []*machine.Try{
-		{Number: 1, State: machine.TryVoid, OpenedAt: at(5), Error: new("it hung; the try does not count: call again")},
-		{
-			Number:    1,
-			State:     machine.TryFailed,
-			OpenedAt:  at(4),
-			ClosedAt:  then(3),
-			Collected: true,
-			Verdicts: []*judging.Verdict{reused,
-				{
-					At:         at(3),
-					RunEach:    "docs",
-					TargetFile: new("a.md"),
-					Reviewer:   "claude",
-					Seconds:    12.34,
-					Feedback:   " too\nlong ",
-					Files:      []judging.FileHash{a},
-					Criteria: []replies.CriterionResult{{Criterion: "Is it short?", Feedback: new("it\nis not")},
-						{Criterion: "Is it true?", Passed: true, Feedback: new(" ")}},
-				}},
-		},
-		{
-			Checks:   true,
-			State:    machine.TryFailed,
-			OpenedAt: at(2),
-			Verdicts: []*judging.Verdict{check(false, "one\ntwo")},
-		},
-		{Checks: true, State: machine.TryVoid, OpenedAt: at(2), Error: new("make is missing")},
-		{
-			Number:   2,
-			State:    machine.TryPassed,
-			OpenedAt: at(1),
-			ClosedAt: then(1),
-			Imported: true,
-			Files:    []judging.FileHash{b},
-			Verdicts: []*judging.Verdict{reused},
-		},
-		{Number: 3, State: machine.TryOpen, OpenedAt: at(1), Files: []judging.FileHash{b}},
+	docs := &judging.Verdict{
+		Kind:       judging.ByReviewer,
+		At:         at(3),
+		RunEach:    "docs",
+		TargetFile: new("a.md"),
+		By:         "claude",
+		Seconds:    12.34,
+		Feedback:   " too\nlong ",
+		Files:      []judging.FileHash{a},
+		Criteria: []replies.CriterionResult{{Criterion: "Is it short?", Feedback: new("it\nis not")},
+			{Criterion: "Is it true?", Passed: true, Feedback: new(" ")}},
 	}
 
-	by := func(kind machine.EvidenceKind) *machine.Evidence {
-		return &machine.Evidence{
-			Kind:     kind,
-			At:       at(1),
+	// finished is a submission that a step is finished with; its id is 7
+	finished := func(verdicts ...*judging.Verdict) *judging.Submission {
+		return &judging.Submission{
+			ID:       7,
+			EndedAt:  then(1),
 			Identity: "ann",
 			Channel:  session.ChannelStdio,
-			Reviewer: "claude",
+			Told:     true,
+			Verdicts: verdicts,
 		}
 	}
-	person := by(machine.ByPerson)
+	by := func(kind judging.Kind) *judging.Verdict {
+		return &judging.Verdict{
+			Kind:    kind,
+			At:      at(1),
+			By:      "ann",
+			Channel: session.ChannelStdio,
+			Passed:  true,
+		}
+	}
+	person := by(judging.ByOverride)
 	person.Channel = session.ChannelTerminal
-	person.Reason = "it\nis late"
-	person.Misfits = "no title\nno date"
-	given := by(machine.BySelf)
+	person.Feedback = "it\nis late"
+	reviewed := []*judging.Submission{
+		void(judging.ByReviewer, 5, "it hung; the try does not count: call again"),
+		judged(judging.Submission{Number: 1, Told: true}, judging.ByReviewer, 4, 3, reused, docs),
+		judged(judging.Submission{}, judging.ByProgram, 2, 2, check(false, "one\ntwo")),
+		void(judging.ByProgram, 2, "make is missing"),
+		judged(judging.Submission{Number: 2, Imported: true, Files: []judging.FileHash{b}}, judging.ByReviewer, 1, 1, reused),
+		judged(judging.Submission{Number: 3, Files: []judging.FileHash{b}}, judging.ByReviewer, 1, 1),
+	}
+
+	given := finished(by(judging.BySelf), check(true, ""))
 	given.GivenFor = "x"
-	given.Digest = "y"
-	given.Others = by(machine.ByReviewer)
-	given.Checks = []*judging.Verdict{check(true, "")}
+	given.Content = "y"
 	given.Files = []judging.FileHash{a, b}
-	imported := by(machine.Passed)
+	passed := by(judging.ByPerson)
+	passed.Channel = ""
+	imported := judged(*finished(), judging.ByReviewer, 5, 5, &judging.Verdict{
+		Kind:    judging.ByReviewer,
+		At:      at(5),
+		By:      "claude",
+		RunEach: "doc",
+		Passed:  true,
+		Files:   []judging.FileHash{a},
+	}, passed)
+	imported.Number = 1
 	imported.Imported = true
-	imported.Channel = ""
 	imported.Files = []judging.FileHash{a}
+	client := by(judging.ByPerson)
+	client.Client = true
 	steps := jsontext.OrderedMap[*machine.StepProgress]{}
 	for _, p := range []*machine.StepProgress{
 		{
@@ -146,26 +161,34 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 			CompletedAt: then(5),
 			Notes:       new("one\ntwo"),
 			Outputs:     outputs.Map{{Key: "doc", Value: outputs.Value{Paths: []string{"a.md", "b.md"}}}},
-			Evidence:    imported,
-			Tries: []*machine.Try{{
-				Number:    1,
-				State:     machine.TryPassed,
-				OpenedAt:  at(5),
-				Collected: true,
-				Verdicts:  []*judging.Verdict{{At: at(5), RunEach: "doc", Passed: true, Files: []judging.FileHash{a}}},
-			}},
+			Finished:    7,
+			Submissions: []*judging.Submission{imported},
 		},
-		{StepID: "review", StartedAt: at(4), Tries: reviewed, FailedChecks: 2, Unreported: true, Evidence: person,
-			Overrides: []judging.Override{{At: at(1), Identity: "ann", Reason: "r", Skipped: []string{"doc", "step"}}}},
+		{StepID: "review", StartedAt: at(4), Submissions: reviewed, FailedChecks: 2, Unreported: true},
+		{
+			StepID:      "overridden",
+			StartedAt:   at(4),
+			CompletedAt: then(1),
+			Finished:    7,
+			Overrides:   []judging.Override{{At: at(1), Identity: "ann", Reason: "r", Skipped: []string{"doc", "step"}}},
+			Submissions: []*judging.Submission{
+				finished(&judging.Verdict{Kind: judging.ByShape, Feedback: "no title\nno date"}, person)},
+		},
 		{
 			StepID:    "own",
 			StartedAt: at(1),
-			Evidence:  given,
-			Overrides: []judging.Override{{At: given.At, Identity: "ann", Reason: "r"}},
+			Finished:  7,
+			Overrides: []judging.Override{{At: at(1), Identity: "ann", Reason: "r"}},
 			Granted:   &judging.Override{At: at(1), Identity: "bob", Channel: "page", Reason: "go on"},
-			Unfit:     &machine.Shown{At: at(1), Faults: "no title"},
+			Submissions: []*judging.Submission{given,
+				judged(judging.Submission{}, "", 1, 1, &judging.Verdict{
+					Kind:     judging.ByShape,
+					At:       at(1),
+					Feedback: "no title",
+				})},
 		},
-		{StepID: "asked", StartedAt: at(1), Question: &machine.Question{AskedAt: at(1), Files: []judging.FileHash{b}}},
+		{StepID: "asked", StartedAt: at(1), Submissions: []*judging.Submission{
+			judged(judging.Submission{Files: []judging.FileHash{b}}, judging.ByPerson, 1, 1)}},
 		{
 			StepID:    "port[0]",
 			StartedAt: at(1),
@@ -184,18 +207,29 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 		{
 			StepID:    "answered",
 			StartedAt: at(1),
-			Question: &machine.Question{
-				AskedAt: at(1),
-				Answer:  &machine.Answer{At: at(1), Identity: "bob", Channel: "page"},
-			},
+			Submissions: []*judging.Submission{judged(judging.Submission{Number: 1}, judging.ByPerson, 1, 1,
+				&judging.Verdict{Kind: judging.ByPerson, At: at(1), By: "bob", Channel: "page", RunEach: "step"})},
 		},
 	} {
 		steps = steps.Set(p.StepID, p)
 	}
-	for _, kind := range []machine.EvidenceKind{machine.ByOverride, machine.PassedIn, machine.Unreviewed,
-		machine.ByChecks, machine.NotDue, "other"} {
-		steps = steps.Set(string(kind),
-			&machine.StepProgress{StepID: string(kind), StartedAt: at(1), CompletedAt: then(0.9), Evidence: by(kind)})
+	for _, c := range []struct {
+		step string
+		by   *judging.Verdict
+	}{
+		{"override", by(judging.ByReason)},
+		{"passed_in_client", client},
+		{"off", by(judging.Off)},
+		{"checks", check(true, "")},
+		{"not_due", by(judging.NotDue)},
+	} {
+		steps = steps.Set(c.step, &machine.StepProgress{
+			StepID:      c.step,
+			StartedAt:   at(1),
+			CompletedAt: then(0.9),
+			Finished:    7,
+			Submissions: []*judging.Submission{finished(c.by)},
+		})
 	}
 
 	var out bytes.Buffer
