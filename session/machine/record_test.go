@@ -101,6 +101,10 @@ func TestWhatIsWrongWithARecord(t *testing.T) {
 		{`step "a" has a submission that has ended, and is with "odd"`,
 			submitted(judging.Submission{EndedAt: &at, Turns: []judging.Turn{{With: "odd", At: at}}})},
 		{`step "a" was finished with a submission that it lacks`, step(func(p *StepProgress) { p.Finished = 1 })},
+		{`step "a" was finished with a submission that it lacks`, step(func(p *StepProgress) {
+			p.Finished = 1
+			p.Submissions = []*judging.Submission{{ID: 1, EndedAt: &at, Verdicts: []*judging.Verdict{{Kind: "other"}}}}
+		})},
 		{`step "a" has 1 tries that count, and says 0`, submitted(judging.Submission{
 			Number:   1,
 			EndedAt:  &at,

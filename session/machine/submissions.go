@@ -203,11 +203,11 @@ func (p *StepProgress) Unfit() *judging.Verdict {
 
 // FinishedWith returns the submission that a step was finished with, or nil. p may be nil.
 func (p *StepProgress) FinishedWith() *judging.Submission {
-	if p == nil {
+	if p == nil || p.Finished == 0 {
 		return nil
 	}
 	u := judging.Past{Submissions: p.Submissions}.By(p.Finished)
-	if u == nil || len(u.Verdicts) == 0 {
+	if u == nil || len(u.Why()) == 0 {
 		return nil
 	}
 	return u
