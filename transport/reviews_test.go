@@ -16,6 +16,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/session"
+	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/state"
@@ -312,8 +313,8 @@ func (a *askedSession) terminal(passed bool) error {
 
 	s := testkit.Get(a.s.session(ctx, "ann", a.id)).Must(a)
 	digest := ""
-	if q := s.Progress("text").Question; q != nil {
-		digest = q.Digest
+	if u := s.Progress("text").Asked(); u != nil {
+		digest = u.Content
 	}
 	return e.ReviewFor(ctx, a.id, "text", digest,
 		machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: passed, Feedback: "Seen"})
@@ -331,22 +332,24 @@ func askedKey(r map[string]any) (key string) {
 func (a *askedSession) waits(r map[string]any, want string) {
 	a.Helper()
 	testkit.Contains(a, fmt.Sprint(r), want, "the reply")
-	testkit.Equal(a, a.evidence(), nil)
+	testkit.True(a, a.evidence() == nil, "the step has passed: %+v", a.evidence())
 }
 
-// passed checks a reply that goes on to the next step, and what the step passed by.
-func (a *askedSession) passed(r map[string]any, kind machine.EvidenceKind) {
+// passed checks a reply that goes on to the next step, and that a person passed the step, proved or as a client says.
+func (a *askedSession) passed(r map[string]any, client bool) {
 	a.Helper()
 	testkit.Contains(a, fmt.Sprint(r), "status:next_step", "the reply")
-	e := a.evidence()
-	testkit.Need(a, e != nil, "the step has no evidence")
-	testkit.Equal(a, e.Kind, kind)
-	testkit.True(a, e.Channel != "", "the evidence %+v has no channel", e)
+	u := a.evidence()
+	testkit.Need(a, u != nil, "the step has no evidence")
+	v := u.Why()[0]
+	testkit.Equal(a, v.Kind, judging.ByPerson)
+	testkit.Equal(a, v.Client, client)
+	testkit.True(a, v.Channel != "", "the evidence %+v has no channel", v)
 }
 
-func (a *askedSession) evidence() *machine.Evidence {
+func (a *askedSession) evidence() *judging.Submission {
 	a.Helper()
-	return testkit.Get(a.s.session(a.Context(), "ann", a.id)).Must(a).Progress("text").Evidence
+	return testkit.Get(a.s.session(a.Context(), "ann", a.id)).Must(a).Progress("text").FinishedWith()
 }
 
 const waitsForAPerson = "Waiting: a person must pass"
@@ -362,7 +365,7 @@ func TestADeclineIsNoAnswer(t *testing.T) {
 func TestADeclinedFormMayStillBeAnswered(t *testing.T) {
 	a := newAskedSession(t)
 	a.answer(a.ann, `{"action":"cancel"}`)
-	a.passed(a.answer(a.ann, passes), machine.PassedIn)
+	a.passed(a.answer(a.ann, passes), true)
 }
 
 func TestSilenceIsNoAnswer(t *testing.T) {
@@ -400,12 +403,12 @@ func TestTheFirstAnswerCounts(t *testing.T) {
 	must(t, a.terminal(true))
 	r := a.answer(a.ann, fails)
 	testkit.Contains(t, fmt.Sprint(r["content"]), "did not count", "the later answer")
-	a.passed(r, machine.Passed)
+	a.passed(r, false)
 }
 
 func TestTheTerminalsLaterAnswerIsRefused(t *testing.T) {
 	a := newAskedSession(t)
 	r := a.answer(a.ann, passes)
 	testkit.Fails(t, a.terminal(false), "does not wait for a person")
-	a.passed(r, machine.PassedIn)
+	a.passed(r, true)
 }

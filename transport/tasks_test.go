@@ -417,9 +417,8 @@ func TestWhatATaskCosts(t *testing.T) {
 		makers.Go(func() {
 			for i := range many / 50 {
 				id := fmt.Sprintf("%08x", of*many+i)
-				testkit.True(t, set.Instead(t.Context(), c, req,
-					&replies.Finish{Going: &replies.Going{SessionID: id, StepID: "text", Content: id}}) != nil,
-					"no task")
+				going := &replies.Going{SessionID: id, StepID: "text", Submission: int64(i)}
+				testkit.True(t, set.Instead(t.Context(), c, req, &replies.Finish{Going: going}) != nil, "no task")
 			}
 		})
 	}
