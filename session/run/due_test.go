@@ -65,6 +65,11 @@ func (w *called) Isolate(_ context.Context, id, step, folder string) error {
 	return nil
 }
 
+// asksPerson returns a submission that waits for a person.
+func asksPerson() []*judging.Submission {
+	return []*judging.Submission{(&judging.Submission{Content: "d"}).To(judging.ByPerson, nil, time.Now())}
+}
+
 // asText returns all that a leader found to do.
 func asText(d *leader, now dueWork, err error) string {
 	var all []string
@@ -389,6 +394,7 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 	}
 	person, again := failed(judging.ByPerson, " Too long. "), failed(judging.ByPerson, " Too long. ")
 	again.Submissions[0].Told = true
+	reviewed := failed(judging.ByReviewer, "x")
 	hung := new(judging.Submission).To(judging.ByReviewer, nil, at).Ended(&judging.Void{Why: "it hung"}, at)
 	void := &machine.StepProgress{StepID: "draft", Submissions: []*judging.Submission{hung}}
 	for name, c := range map[string]struct {
@@ -435,8 +441,8 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		of           *machine.StepProgress
 		began, ended time.Duration
 		want         bool
-	}{{person, -2, -1, true}, {person, -2, 1, true}, {person, 1, 2, false}, {failed(judging.ByReviewer, "x"), -2, -1, true},
-		{failed(judging.ByReviewer, "x"), -2, 1, false}, {void, -2, -1, false}, {nil, -2, -1, false}} {
+	}{{person, -2, -1, true}, {person, -2, 1, true}, {person, 1, 2, false}, {reviewed, -2, -1, true},
+		{reviewed, -2, 1, false}, {void, -2, -1, false}, {nil, -2, -1, false}} {
 		x := &task.Execution{CreatedAt: at.Add(c.began), EndedAt: new(at.Add(c.ended))}
 		testkit.Equal(t, failedSince(c.of, x), c.want, "%+v", c)
 	}

@@ -48,11 +48,6 @@ type desk struct {
 	granted []Grant
 }
 
-// asksPerson returns a submission that waits for a person.
-func asksPerson() []*judging.Submission {
-	return []*judging.Submission{(&judging.Submission{Content: "d"}).To(judging.ByPerson, nil, time.Now())}
-}
-
 func (w *desk) state() *machine.State {
 	s := &machine.State{
 		SessionID:     "12345678",
