@@ -21,7 +21,7 @@ func TestWorkOfACall(t *testing.T) {
 	of := func(reply any, arguments string) *work {
 		return workOf("m:/p", &mcp.CallToolParamsRaw{Name: "x", Arguments: json.RawMessage(arguments)}, reply)
 	}
-	checked := &replies.Finish{Going: &replies.Going{SessionID: "0a1b2c3d", StepID: "write", Content: "c"}}
+	checked := &replies.Finish{Going: &replies.Going{SessionID: "0a1b2c3d", StepID: "write", Submission: 7}}
 	followed := &remote.Run{ExecutionID: "e", StatusSupported: true}
 	ended := *followed
 	ended.EndedAt = new(time.Now())
