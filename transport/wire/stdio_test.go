@@ -33,8 +33,10 @@ func connected(t *testing.T, in string) (*Stdio, *output) {
 func FuzzLine(f *testing.F) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
 	for _, s := range []string{call, `[` + call + `,2]`, call + " \r\n" + call, `{"id":"x"}`, `[[`, "\xff",
-		`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","Method":"x"}`, `{"jsonrpc":"2.0","id":null,"method":""}`,
-		`{"method":"a","jsonrpc":"2.0","id":"\u00e9","method":"b","params":null}`} {
+		`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","Method":"x"}`,
+		`{"jsonrpc":"2.0","id":null,"method":""}`,
+		`{"method":"a","jsonrpc":"2.0","id":"\u00e9","method":"b","params":null}`,
+		`{"method":"a"}`, `{"method":"a","jsonrpc":"2.0","id":1,"method":null}`} {
 		f.Add(s)
 	}
 
