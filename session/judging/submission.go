@@ -71,9 +71,9 @@ type Turn struct {
 type Verdict struct {
 	Kind       Kind                      `json:"kind"`
 	At         time.Time                 `json:"at"`
-	By         string                    `json:"by"`                // the reviewer, or the identity of the person or agent
+	By         string                    `json:"by"`                // the reviewer; of others their identity
 	Channel    string                    `json:"channel,omitempty"` // of the person or agent
-	Client     bool                      `json:"client,omitempty"`  // only the caller's client says that it was a person
+	Client     bool                      `json:"client,omitempty"`  // only a client says that it was a person
 	RunEach    string                    `json:"run_each"`          // of the review, or the name of the check
 	TargetFile *string                   `json:"target_file"`
 	Key        string                    `json:"key"`    // identifies the judge within the step

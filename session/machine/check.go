@@ -37,7 +37,7 @@ func (s *State) unusable(id string) (c checker) {
 		return p == nil || slices.ContainsFunc(p.Submissions, func(u *judging.Submission) bool {
 			return u == nil || slices.ContainsFunc(u.Verdicts, func(v *judging.Verdict) bool {
 				return v == nil || v.Kind == judging.ByProgram && v.Check == nil
-			}) || u.EndedAt == nil && (u.Failed() || u.ID == p.Finished)
+			}) || u.EndedAt == nil && (u.Failed() || p.Finished != 0 && u.ID == p.Finished)
 		})
 	}
 	for _, p := range s.StepProgress {

@@ -129,9 +129,11 @@ type StepProgress struct {
 	Overrides    []judging.Override `json:"overrides"`
 	// what was handed in, the oldest first
 	Submissions []*judging.Submission `json:"submissions"`
-	Finished    int64                 `json:"finished_with,omitempty"`    // the id of the submission; 0 means none
-	Granted     *judging.Override     `json:"granted_override,omitempty"` // a person's override, for the next finished_step
-	Place       *task.Place           `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
+	Finished    int64                 `json:"finished_with,omitempty"` // the id of the submission; 0 means none
+	// a person's override, for the next finished_step
+	Granted *judging.Override `json:"granted_override,omitempty"`
+	// where its outputs were delivered; nil in a store of one machine
+	Place *task.Place `json:"place,omitempty"`
 
 	// the items in its outputs over which a for_each iterates
 	Lists map[string][]json.RawMessage `json:"lists,omitempty"`

@@ -86,7 +86,8 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 		d.failed[p] = fmt.Sprintf("its workflow was aborted. "+remedy, p.session)
 		return nil
 	}
-	r, err := d.workplace.Finish(ctx, p.session, p.step, new(judging.Submission)) // its outputs are those of its workflow
+	// its outputs are those of its workflow
+	r, err := d.workplace.Finish(ctx, p.session, p.step, new(judging.Submission))
 	if _, refused := errors.AsType[*session.Error](err); refused && !board.Passing(err) {
 		d.failed[p] = reason(err)
 		return nil

@@ -139,4 +139,3 @@ type Finished struct {
 	Recorded bool            // a transition or the answer was stored; false for a repetition and for needs work
 	Asks     string          // the content about which the caller's client may ask its user, or ""
 }
-

@@ -337,7 +337,8 @@ func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
 		}
 		says(t, p.finish(c, `{"outputs":{"report":"good.md"}}`), replies.NextStep)
 		s := p.record(id)
-		testkit.Equal(t, fmt.Sprint(asked, rev.calls(), s.Progress("one").FinishedWith().Why()[0].Kind, len(s.Weakened)),
+		kind := s.Progress("one").FinishedWith().Why()[0].Kind
+		testkit.Equal(t, fmt.Sprint(asked, rev.calls(), kind, len(s.Weakened)),
 			fmt.Sprint(`["r"]`, 1, judging.ByReviewer, 0), "the reviewer, its calls, the evidence and what is weaker")
 	}
 }

@@ -431,11 +431,16 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "end", "after it has passed")
 
 	fix := p.record(began.SessionID).Progress("fix")
-	testkit.True(t, s.runs() >= 2, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
-	testkit.Equal(t, fix.FailedChecks, 0, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
-	testkit.Need(t, fix.Ended != nil, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
-	testkit.True(t, fix.Ended.Passed, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
-	testkit.Equal(t, len(fix.FinishedWith().All(judging.ByProgram)), 1, "%d runs, the record of its last step: %s", s.runs(), toJSON(t, fix))
+	testkit.True(t, s.runs() >= 2, "%d runs, the record of its last step: %s", s.runs(),
+		toJSON(t, fix))
+	testkit.Equal(t, fix.FailedChecks, 0, "%d runs, the record of its last step: %s", s.runs(),
+		toJSON(t, fix))
+	testkit.Need(t, fix.Ended != nil, "%d runs, the record of its last step: %s", s.runs(),
+		toJSON(t, fix))
+	testkit.True(t, fix.Ended.Passed, "%d runs, the record of its last step: %s", s.runs(),
+		toJSON(t, fix))
+	testkit.Equal(t, len(fix.FinishedWith().All(judging.ByProgram)), 1, "%d runs, the record of its last step: %s", s.runs(),
+		toJSON(t, fix))
 }
 
 // A person who lets a workflow go on after the last round does so for the outputs that they were shown.

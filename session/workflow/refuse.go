@@ -171,10 +171,9 @@ func (a *sessionActor) askForAccount(c *candidate) *Finished {
 			"these requirements:\n%sNothing was reviewed, and no try was used up.", st.ID, b.String()))
 }
 
-// misfit records what is wrong with outputs that are refused, unless that is recorded.
+// misfit records what is wrong with outputs that are refused, unless the newest submission has that.
 func (a *sessionActor) misfit(c *candidate, faults string) error {
-	if u := a.state.Progress(c.plan.Step.ID).Handed(); u != nil && u.Content == c.digest &&
-		u.FailedBy(judging.ByShape) {
+	if u := a.state.Progress(c.plan.Step.ID).Handed(); u.FailedBy(judging.ByShape) && u.Content == c.digest {
 		return nil
 	}
 	c.now.Of = nil

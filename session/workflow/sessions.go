@@ -123,7 +123,8 @@ func GivenFor(s *machine.State, stepID string) (digest string, files []judging.F
 	switch {
 	case u == nil:
 		return "", nil
-	case u.With() == judging.ByProgram || u.FailedBy(judging.ByProgram) || u.Void != nil && u.Of(judging.ByReviewer) == nil:
+	case u.With() == judging.ByProgram, u.FailedBy(judging.ByProgram),
+		u.Void != nil && u.LastTurn(judging.ByReviewer) == nil && u.Bound != "":
 		return u.Bound, u.Files
 	}
 	return u.Content, u.Files

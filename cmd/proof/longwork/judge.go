@@ -148,7 +148,8 @@ func (t *trial) evidence(ctx context.Context, f *faults) error {
 	}
 	e := u.Why()[0]
 	if t.kind == "review" {
-		f.check(e.Kind == judging.ByReviewer && p.Tries == 1, "%d tries were judged, and the evidence is %+v", p.Tries, e)
+		f.check(e.Kind == judging.ByReviewer && p.Tries == 1, "%d tries were judged, and the evidence is %+v",
+			p.Tries, e)
 		return nil
 	}
 	f.check(e.Kind == judging.ByPerson && e.Client && e.By != "" && e.Channel == t.Over && e.Feedback == t.token,
