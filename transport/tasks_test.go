@@ -528,7 +528,7 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 
 	var all sync.WaitGroup
 	var reviewed string // the session of the review
-	for name, make := range map[string]func() map[string]any{
+	for name, begin := range map[string]func() map[string]any{
 		"review": step("checked"),
 		"check":  step("proved"),
 		"run": func() map[string]any {
@@ -547,7 +547,7 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 		"remote workflow": func() map[string]any { return c.call("hang", `{}`) },
 	} {
 		all.Go(func() {
-			made := make()
+			made := begin()
 			testkit.Need(t, made["resultType"] == "task", "%s: %v", name, made)
 			_, fault := other.of("tasks/cancel", made["taskId"], "")
 			testkit.Contains(t, fault, "there is no task", "%s, another caller", name)
@@ -575,12 +575,24 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 
 			got, _ := c.of("tasks/get", made["taskId"], "")
 			testkit.Equal(t, got["status"], "working", "%s, then", name)
+
+			// Polls at the same moment do not take what the cancelling ends for a result.
+			seen := make(chan string, 1)
+			go func() {
+				status := "working"
+				for i := 0; status == "working" && i < 1000; i++ {
+					r, _ := c.of("tasks/get", made["taskId"], "")
+					status = fmt.Sprint(r["status"])
+				}
+				seen <- status
+			}()
 			c.cancel(made["taskId"])
 			c.cancel(made["taskId"])
 			waitFor(t, "the task of "+name+" ends", func() bool {
 				got, _ = c.of("tasks/get", made["taskId"], "")
 				return got["status"] != "working"
 			})
+			testkit.Equal(t, <-seen, fmt.Sprint(got["status"]), "%s, to a poll", name)
 			// What is slow to stop ends as stopped.
 			testkit.True(t, got["status"] == "cancelled" ||
 				strings.Contains(fmt.Sprint(got["result"]), "state:stopped"), "%s: %v", name, got)

@@ -106,9 +106,13 @@ func (a *sessionActor) noVerdict(c *candidate, void *judging.Void) (*Finished, e
 	case void.Refusal != nil:
 		return nil, new(*void.Refusal)
 	case void.Undecided == nil:
-		return nil, session.Wrong(codes.ReviewFailed,
+		e := session.Wrong(codes.ReviewFailed,
 			"There is no verdict on these outputs of step '%s': %s\nNothing has moved.", stepID,
 			void.Why).With("step_id", stepID)
+		if void.Cancelled {
+			e.With("cancelled", true)
+		}
+		return nil, e
 	}
 
 	files, more := void.Undecided, ""

@@ -53,7 +53,8 @@ type Set struct {
 	Here   string // names the machine and the folder of the server's sessions
 	Logger *slog.Logger
 
-	sweeping sync.Mutex // held by Sweep
+	sweeping   sync.Mutex // held by Sweep
+	cancelling sync.Map   // ids of tasks that are being cancelled here -> true
 }
 
 // A state is a task as clients see it: Task of the extension's schema, with the fields of each status.
@@ -194,6 +195,7 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 	}
 
 	var reply any
+	var refusal error
 	req := &mcp.CallToolRequest{
 		Session: ss,
 		Params:  &mcp.CallToolParamsRaw{Meta: p.Meta, Name: call.Tool, InputResponses: p.InputResponses},
@@ -203,8 +205,8 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 		return nil
 	},
 		func(ctx context.Context) (any, error) {
-			reply, err = w.look(ctx, s, c, call)
-			return reply, err
+			reply, refusal = w.look(ctx, s, c, call)
+			return reply, refusal
 		})
 	switch {
 	case err != nil:
@@ -219,11 +221,16 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 		return describe(call, "it cannot be looked at now, or not by this server"), nil
 	}
 
-	encoded, err := json.Marshal(res)
-	if err != nil {
+	if _, here := s.cancelling.Load(call.ID); here {
+		return describe(call, "it is being cancelled"), nil // what ends it is known when that is done
+	}
+	status, encoded := store.CallCompleted, json.RawMessage(nil)
+	if refused, ok := errors.AsType[*session.Error](refusal); ok && refused.Details["cancelled"] == true {
+		status = store.CallCancelled
+	} else if encoded, err = json.Marshal(res); err != nil {
 		return nil, err
 	}
-	if call, err = s.Calls.End(ctx, c.Identity, call.ID, store.CallCompleted, encoded); err != nil {
+	if call, err = s.Calls.End(ctx, c.Identity, call.ID, status, encoded); err != nil {
 		return nil, internal(err)
 	}
 	return describe(call, ""), nil
@@ -413,6 +420,8 @@ func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 	if err != nil {
 		return nil, err
 	}
+	s.cancelling.Store(call.ID, true)
+	defer s.cancelling.Delete(call.ID)
 	done, err := w.cancel(ctx, s, c)
 	if err != nil {
 		if code := session.CodeOf(err); code == codes.StillStopping || code == codes.NotAnswered {
@@ -428,6 +437,7 @@ func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 		}
 	}
 	if !done { // it has ended meanwhile: so does the task, with its result
+		s.cancelling.Delete(call.ID)
 		_, err := s.get(ctx, c, ss, p)
 		return nil, err
 	}
