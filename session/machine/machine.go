@@ -2,6 +2,12 @@
 // the replies to the calls that make them. Time, ids, the texts of instructions and what was found on disk
 // are arguments, and equal arguments give equal states and replies. A refused call returns an error and no
 // state.
+//
+// To change it, know these concepts:
+//   - State, StepProgress, Definition, part: what a session is, of which workflow, and how it is stored;
+//   - entry, form, item, round (package job): where it is; Plan, Withdrawal: what a call will do, and has cleared;
+//   - StoredReply, Call: what a repeated call is answered by;
+//   - what is submitted for a step is of package judging; Try is a view of it, by which nothing is decided.
 package machine
 
 import (

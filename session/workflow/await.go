@@ -132,7 +132,7 @@ func (a *sessionActor) stillRunning(m *finishCall, stepID string, p progress) *F
 
 // goingOn lets a repeated call wait for what is in progress, whatever the files contain now. It returns neither a
 // reply nor an error if nothing is in progress any more.
-func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*verge, error) {
+func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*result, error) {
 	u := a.state.Past(c.plan.Step.ID).By(c.m.waited)
 	c.now = judging.Now{Of: u, With: u.With()}
 	switch {
@@ -144,17 +144,17 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*verge, error
 			return nil, err
 		}
 		f, err := a.askPerson(ctx, c)
-		return &verge{done: f}, err
+		return &result{done: f}, err
 	}
 	return nil, nil
 }
 
 // awaitOthers lets a call wait for judges, here or in another process. It returns neither if nobody judges.
-func (a *sessionActor) awaitOthers(ctx context.Context, c *candidate) (*verge, error) {
+func (a *sessionActor) awaitOthers(ctx context.Context, c *candidate) (*result, error) {
 	u, stepID := c.now.Of, c.plan.Step.ID
 	if j := a.engine.judges(a.id, stepID); j != nil && j.id == u.ID {
 		c.m.waited = u.ID
-		return &verge{wait: &awaited{step: stepID, here: j}}, nil
+		return &result{wait: &awaited{step: stepID, here: j}}, nil
 	}
 	changed, err := a.refresh(ctx)
 	if err == nil && changed {
@@ -168,7 +168,7 @@ func (a *sessionActor) awaitOthers(ctx context.Context, c *candidate) (*verge, e
 		return nil, err
 	}
 	c.m.waited = u.ID
-	return &verge{wait: w}, nil
+	return &result{wait: w}, nil
 }
 
 // elsewhere returns how far another process is that judges a submission, or nil if none does.

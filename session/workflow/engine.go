@@ -8,17 +8,21 @@
 //
 // Callers name a session by its id. Package connection finds it for those that do not.
 //
-// To change the package, know these concepts, 33 with those of package machine:
-//   - Engine, Caller, FinishCall: what is done to a session, for whom, and what identifies a repetition;
-//   - actor, apply, commit: how a state changes;
-//   - root: where the files of a session are, and which sessions agents get here;
-//   - candidate, review, runner: how a step is finished, and who reviews it; package pin says by which settings;
-//   - bound: the content that the checks of a step are about (package check);
-//   - evidence, grant, question, hand-in, decision: what a person sees and does, and why a step is finished;
-//   - branch due, export, follower, end: what follows from a transition;
-//   - form (package job): an entry that is more than steps, such as a workflow; item and round, the steps of such an
-//     entry; nestedWrites, the sessions that a transition begins or goes on with besides its own;
-//   - of package machine: State, part, definition, entry, plan, try, stored reply, withdrawal.
+// To change the package, know these concepts, 24 of its own:
+//   - Engine, Caller, root: what is done to a session, for whom, and where its files are;
+//   - actor, apply, commit, unsure: how a state changes, and what follows if the store does not confirm it;
+//   - FinishCall, result: a finished_step, and how far the actor has brought it;
+//   - candidate: a finished_step whose step and outputs were found, on its way to package judging, which decides;
+//   - look, contents: what is read outside of the actor before that;
+//   - round, running, awaited: a turn of programs or reviewers, who in this process carries it out, and what calls
+//     wait for; runner: this process, as the row of that turn names it;
+//   - HandIn, decision, grant: what a person sees, and says about it;
+//   - nestedWrites: the sessions that a transition begins or goes on with besides its own, for steps that are
+//     workflows; end: a session that a step has left;
+//   - branch due, export, follower, span: what follows from a transition.
+//
+// How a step is finished takes these and those of package judging; package pin has the settings, package check what
+// checks are bound to, package machine the transition.
 package workflow
 
 import (

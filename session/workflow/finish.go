@@ -50,8 +50,8 @@ type finishCall struct {
 // only reports whether the call repeats another one and begins nothing.
 func (m *finishCall) only() bool { return m.args.Of != nil }
 
-// A verge is how far the actor has brought a finished_step: exactly one field is set.
-type verge struct {
+// A result is how far the actor has brought a finished_step: exactly one field is set.
+type result struct {
 	done *Finished
 	look *look    // what has to be read
 	wait *awaited // what has to end
@@ -63,7 +63,7 @@ type verge struct {
 func (e *Engine) finish(ctx context.Context, id string, m *finishCall) (*Finished, error) {
 	var r *contents
 	for {
-		v, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (*verge, error) {
+		v, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (*result, error) {
 			return a.finish(ctx, m, r)
 		})
 		switch {
@@ -85,7 +85,7 @@ func (e *Engine) finish(ctx context.Context, id string, m *finishCall) (*Finishe
 }
 
 // finish is one application of Engine.finish to the session's state. r is what was read, or nil.
-func (a *sessionActor) finish(ctx context.Context, m *finishCall, r *contents) (*verge, error) {
+func (a *sessionActor) finish(ctx context.Context, m *finishCall, r *contents) (*result, error) {
 	if m.from.Err() != nil {
 		return nil, context.Canceled // nobody would get the result
 	}
@@ -93,7 +93,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall, r *contents) (
 	// A repeated call waits for what is in progress, even if its outputs no longer satisfy the step.
 	c, done, unfit := a.prepare(ctx, m)
 	if done != nil || c == nil || unfit != nil && !m.only() {
-		return &verge{done: done}, unfit
+		return &result{done: done}, unfit
 	}
 	if m.only() && r == nil {
 		if v, err := a.goingOn(ctx, c); v != nil || err != nil {
@@ -122,7 +122,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall, r *contents) (
 			return nil, errOvertaken
 		}
 		m.step = c.plan.Step.ID
-		return &verge{look: l}, nil
+		return &result{look: l}, nil
 	}
 
 	a.bind(c, r)
@@ -135,7 +135,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall, r *contents) (
 }
 
 // follow does what the hand-in leads to.
-func (a *sessionActor) follow(ctx context.Context, c *candidate) (*verge, error) {
+func (a *sessionActor) follow(ctx context.Context, c *candidate) (*result, error) {
 	stepID := c.plan.Step.ID
 	past := a.state.Past(stepID)
 	c.now = judging.Next(a.rules(c), past, a.handIn(c))
@@ -160,13 +160,13 @@ func (a *sessionActor) follow(ctx context.Context, c *candidate) (*verge, error)
 		return a.begin(ctx, c)
 	case judging.Await:
 		f, err := a.askPerson(ctx, c)
-		return &verge{done: f}, err
+		return &result{done: f}, err
 	case judging.Refuse:
 		f, err := a.refuse(ctx, c)
-		return &verge{done: f}, err
+		return &result{done: f}, err
 	}
 	f, err := a.complete(ctx, c)
-	return &verge{done: f}, err
+	return &result{done: f}, err
 }
 
 // lostRunner is the reason of a submission that is void because whoever judged it is gone.

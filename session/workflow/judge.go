@@ -71,7 +71,7 @@ func (j *running) begins(r *round, at time.Time) {
 }
 
 // begin stores a submission that has to be judged, and has it judged.
-func (a *sessionActor) begin(ctx context.Context, c *candidate) (*verge, error) {
+func (a *sessionActor) begin(ctx context.Context, c *candidate) (*result, error) {
 	e, stepID := a.engine, c.plan.Step.ID
 	r, err := a.roundOf(c, c.now.With, c.now.Verdicts)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *sessionActor) begin(ctx context.Context, c *candidate) (*verge, error) 
 		cancel()
 		return nil, shuttingDown(a.id, stepID)
 	}
-	return &verge{wait: &awaited{step: stepID, here: j}}, nil
+	return &result{wait: &awaited{step: stepID, here: j}}, nil
 }
 
 // replacing returns why a submission that is judged now becomes void if another one is handed in.
