@@ -66,8 +66,8 @@ func makeServers(f *state.Folder) error {
 func MakeState(f *state.Folder) error {
 	if err := f.Make(); err != nil {
 		return NotNow(codes.NoStateFolder,
-			"Nothing can be written, and nothing has changed: %v. Tell the user; restart the server after a change "+
-				"of its options or %s.", err, state.Env).Because(err)
+			"Nothing can be written, and nothing has changed: %v.", err).
+			Ask("restart the server after a change of its options or %s", state.Env).Because(err)
 	}
 	return nil
 }

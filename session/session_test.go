@@ -120,14 +120,14 @@ func TestWhatIsNotApproved(t *testing.T) {
 	kept := approval(config.Withheld{Asked: asked[:1]})
 	kept.Use = cfg
 	testkit.ContainsAll(t, Untrusted("/p", denied, config.AgentsKey, "codex", "exec").Error(),
-		[]string{"The user denied everything", "start a coding agent in it: codex exec. Nothing",
-			"They can change that"})
+		[]string{"Everything that would run in the project /p was denied",
+			"start a coding agent in it: codex exec. Nothing", "A person can change that"})
 	testkit.Contains(t, Untrusted("/my p", approval(config.Withheld{Asked: asked[:1]}), config.SourcesKey).Error(),
 		"`deepwork trust --path '/my p'`")
 	testkit.Contains(t, Untrusted("/p", denied, config.SourcesKey).Error(),
-		"The config, or their own one, asks to run or use ./ci")
+		"A config asks to run or use ./ci")
 	testkit.Contains(t, Untrusted("/p", faulty, config.SourcesKey).Error(),
-		"It cannot be approved: it is a link. Tell the user")
+		"It cannot be approved: it is a link. Ask the user to correct that, then run")
 	testkit.Contains(t, UntrustedNotice("/p", &config.Config{Approval: denied}),
 		"The user denied everything that would run in this project (workflow_tools.sources.s0), so it is not in force")
 	testkit.Contains(t, UntrustedNotice("/p", &config.Config{Approval: kept}),
@@ -144,7 +144,7 @@ func TestWhatIsNotApproved(t *testing.T) {
 	own := &config.Config{Approval: plain, QualityGate: config.QualityGate{AgentReviewCommand: []string{"judge"}}}
 	testkit.Contains(t, UntrustedNotice("/p", own), "their own reviewer does not run in it")
 	testkit.Contains(t, Untrusted("/p", plain, config.ReviewerKey, "judge", "-x").Error(),
-		"The call would start the reviewer in it: judge -x. Nothing was run or changed.")
+		"This would start the reviewer in it: judge -x. Nothing was run or changed.")
 }
 
 func TestWhatACallerMay(t *testing.T) {

@@ -10,19 +10,6 @@ import (
 	"deepwork/session/codes"
 )
 
-// ToUser rewrites a message for agents into one for a user at a terminal or on a page.
-var ToUser = strings.NewReplacer(
-	"The user has not approved", "You have not approved", "the user has not approved", "you have not approved",
-	"since the user approved", "since you approved",
-	"The user denied it. They can", "You can", "The user denied", "You denied", "They can change that",
-	"You can change that", "or their own one", "or your own one",
-	"the user has not said", "you have not said", "in their own config", "in your own config",
-	"Ask the user to run", "Run", "Ask the user to review it and run", "Review it and run", "ask them to run", "run",
-	"Tell the user; once that is corrected, they run", "Once that is corrected, run",
-	"Tell the user; restart the server after", "Restart servers after", " Tell the user.", "",
-	"Make the same call again; if this continues, tell the user", "Try again", "Make the same call again", "Try again",
-)
-
 // Untrusted returns the error of a call that needs the value of a config key that the user has not approved
 // (config.Withheld.Of), or nil if it is approved. root is the project's; command is what would run, if the
 // key alone does not say that.
@@ -40,17 +27,16 @@ func Untrusted(root string, a *config.Approval, key string, command ...string) e
 		return nil
 	}
 	what := "Its config asks to run or use " + asked.Text + " (" + asked.Key + ")"
+	reason := "What the project " + root + " runs is not approved. "
+	if a.Withheld.Denied {
+		reason = "Everything that would run in the project " + root + " was denied. "
+		what = "A config asks to run or use " + asked.Text + " (" + asked.Key + ")"
+	}
 	if ofUser != "" {
-		what = "The call would " + ofUser + " in it"
+		what = "This would " + ofUser + " in it"
 		if len(command) > 0 {
 			what += ": " + strings.Join(command, " ")
 		}
-	}
-
-	reason := "The user has not approved what the project " + root + " runs. "
-	if a.Withheld.Denied {
-		reason = "The user denied everything that would run in the project " + root + ". "
-		what = strings.Replace(what, "Its config asks to", "The config, or their own one, asks to", 1)
 	}
 	return unapproved(root, a.Withheld, reason+what, asked)
 }
@@ -77,26 +63,23 @@ func UntrustedSources(root string, cfg *config.Config, what string, only ...stri
 }
 
 func unapproved(root string, w *config.Withheld, what string, asked config.Asked) error {
-	next := "Ask the user to run `deepwork trust --path " + InShell(root) + "` in a terminal, then call again."
+	e := NotNow(codes.Untrusted, "%s%s. Nothing was run or changed.", what, w.Since()).With("key",
+		asked.Key).With("asked", asked.Text)
+	run := "`deepwork trust --path " + InShell(root) + "` in a terminal"
 	switch {
 	case w.Denied:
-		next = "The user denied it. They can change that with `deepwork trust --path " + InShell(root) +
-			"` in a terminal."
+		return e.Add("A person can change that with %s.", run)
 	case w.Fault != "":
-		next = "It cannot be approved: " + w.Fault +
-			". Tell the user; once that is corrected, they run `deepwork trust --path " + InShell(root) +
-			"` in a terminal."
+		return e.Add("It cannot be approved: %s.", w.Fault).Ask("correct that, then run %s", run)
 	}
-	return NotNow(codes.Untrusted, "%s%s. Nothing was run or changed. %s", what, w.Since(), next).With("key",
-		asked.Key).With("asked", asked.Text)
+	return e.Ask("run %s, then try again", run)
 }
 
 // Changed returns the error of a call that needs a program that has changed since its approval. err says how.
 func Changed(root string, err error) error {
 	return NotNow(codes.Untrusted,
-		"The call would run a program that has changed since the user approved it: %v. Nothing was run or changed. "+
-			"Ask the user to review it and run `deepwork trust --path %s` in a terminal, then call again.", err,
-		InShell(root)).Because(err)
+		"This would run a program that has changed since it was approved: %v. Nothing was run or changed.", err).
+		Ask("review it and run `deepwork trust --path %s` in a terminal, then try again", InShell(root)).Because(err)
 }
 
 // UntrustedNotice says which parts of a project's config are ignored because the user has not approved them.

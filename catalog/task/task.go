@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/cursor"
 	"deepwork/catalog/jsontext"
 )
@@ -295,17 +296,34 @@ type BlockedError struct {
 }
 
 func (e *BlockedError) Error() string {
+	return e.In(func(id string) string { return id })
+}
+
+// In returns the text of the error, with ids worded by word.
+func (e *BlockedError) In(word func(id string) string) string {
 	all := make([]string, len(e.By))
 	for i, b := range e.By {
-		all[i] = b.ID
+		all[i] = word(b.ID)
 		if b.Title != "" {
 			all[i] += fmt.Sprintf(" (%q, %s)", Clip(b.Title), b.Status)
 		}
 	}
-	return fmt.Sprintf("task %s %v: %s", e.TaskID, ErrBlocked, strings.Join(all, ", "))
+	return fmt.Sprintf("task %s %v: %s", word(e.TaskID), ErrBlocked, strings.Join(all, ", "))
 }
 
 func (e *BlockedError) Unwrap() error { return ErrBlocked }
+
+// A CycleError says that tasks would depend on each other. It is an ErrCycle.
+type CycleError struct{ Way []string } // each depends on the next
+
+func (e *CycleError) Error() string { return e.In(func(id string) string { return id }) }
+
+// In returns the text of the error, with ids worded by word.
+func (e *CycleError) In(word func(id string) string) string {
+	return ErrCycle.Error() + ": " + strings.Join(xslices.Map(e.Way, word), " depends on ")
+}
+
+func (e *CycleError) Unwrap() error { return ErrCycle }
 
 // Cyclic returns a task that depends on itself through others, or "".
 func Cyclic(dependsOn map[string][]string) string {

@@ -334,10 +334,10 @@ func (a *app) ended(ctx context.Context, engine *attempt.Engine, r *attempt.Atte
 	return failed
 }
 
-// note prints a reply's notice, worded for people.
+// note prints a reply's notice.
 func (a *app) note(notice *string) {
 	if notice != nil {
-		fmt.Fprintf(a.err, "deepwork: %s\n", a.here(inCommands(*notice)))
+		fmt.Fprintf(a.err, "deepwork: %s\n", a.here(*notice))
 	}
 }
 

@@ -184,7 +184,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 		a.fields("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep),
 			optional(r.WorkflowSession)))
 	}
-	a.fields("said", optional(r.FinalMessage), "error", a.here(inCommands(optional(r.Error))), "not pushed",
+	a.fields("said", optional(r.FinalMessage), "error", a.here(optional(r.Error)), "not pushed",
 		optional(r.PushError), "cost", costText(r.Cost))
 	if r.QueuedFollowUp != nil {
 		a.fields("queued", r.QueuedFollowUp.Prompt)
@@ -199,7 +199,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 		}
 		a.fields("repo", repo.RepoName+": "+where, "conflicts", strings.Join(repo.Conflicts, "\n"))
 	}
-	a.fields("notice", a.here(inCommands(optional(r.Notice))))
+	a.fields("notice", a.here(optional(r.Notice)))
 }
 
 // costText describes a cost. What is unknown is left out or called unknown.

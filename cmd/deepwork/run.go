@@ -206,21 +206,19 @@ func runExit(r *board.RunReply) error {
 // help, so that exit code 1 still means a run that stopped.
 func runRefused(cmd *cobra.Command, doing string, err error) error {
 	refused, ok := errors.AsType[*session.Error](err)
-	if ok { // board commands also stop runs, which have their own commands
-		refused.Message = strings.ReplaceAll(refused.Message, "stop_attempt", "'deepwork run stop'")
-	}
 	if !ok || refused.Kind != session.ToolError {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	text := inCommands(refused.Message)
-	argument, rest, _ := strings.Cut(text, " ")
-	if flag := flagOf(cmd, argument); flag != "" {
-		text, doing = flag+" "+rest, ""
-	}
-	text = strings.NewReplacer("pass in_place: true", "pass --in-place", "leave in_place out", "leave --in-place out",
-		"leave 'variant' out", "leave :VARIANT out").Replace(text)
-	text = strings.TrimSuffix(text, ".")
-	if doing != "" {
+
+	argument, _ := refused.Details["argument"].(string)
+	flag := flagOf(cmd, argument)
+	text := strings.TrimSuffix(refused.For(session.Audience{Value: func(value string) string {
+		if value == argument && flag != "" {
+			return flag
+		}
+		return show.People.Value(value)
+	}, Step: show.People.Step}), ".")
+	if flag == "" || !strings.HasPrefix(text, flag) {
 		text = doing + ": " + text
 	}
 	return usagef(cmd, "%s", text)

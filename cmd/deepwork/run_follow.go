@@ -462,7 +462,7 @@ func stepNote(s *run.Step) string {
 
 // printOutcome prints the state of a run, and what can be done next.
 func (a *app) printOutcome(ctx context.Context, engine *attempt.Engine, r *board.RunReply) {
-	a.fields("state", r.State.Words(), "step", optional(r.Step), "reason", a.here(inCommands(optional(r.Reason))),
+	a.fields("state", r.State.Words(), "step", optional(r.Step), "reason", a.here(optional(r.Reason)),
 		"session", optional(r.SessionID))
 	if r.Cost != nil && r.Cost.USD != nil {
 		a.fields("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))

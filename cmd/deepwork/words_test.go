@@ -152,7 +152,7 @@ func TestWhatIsPrinted(t *testing.T) {
 			State:     board.Failed,
 			ExitCode:  new(-1),
 			Executor:  "CODER",
-			Error:     new("It broke; call get_step."),
+			Error:     new("It broke."),
 		},
 		{
 			AttemptID:       id,
@@ -164,7 +164,7 @@ func TestWhatIsPrinted(t *testing.T) {
 			QueuedFollowUp:  &attempt.QueuedFollowUp{Prompt: "Go on"},
 			FinalMessage:    new("Done"),
 			PushError:       new("No remote"),
-			Notice:          new("Look: get_attempt shows it."),
+			Notice:          new("Look at it."),
 			Repos:           repos,
 			Cost: &board.Cost{
 				USD:        new(1.5),

@@ -94,8 +94,8 @@ func (e *Engine) attemptDetails(
 	}
 	if a.Elsewhere(e.Here) {
 		r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " It is on the machine " + a.Place.Describe() +
-			", and so are its worktrees, whose changes are not listed here; get_attempt_diff has what was saved " +
-			"of them."))
+			", and so are its worktrees, whose changes are not listed here; its diff has what was saved of " +
+			"them."))
 	}
 	for _, repo := range a.Repos {
 		v, err := e.repoReply(ctx, a, repo)
@@ -108,7 +108,7 @@ func (e *Engine) attemptDetails(
 		if v.Elsewhere != "" {
 			r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " The worktree of " + v.RepoName + " is on " +
 				v.Elsewhere + ", not on the attempt's branch " + a.Branch +
-				". merge_attempt and push_attempt first move that branch to its commits, or say what is in the way."))
+				". Merging and pushing first move that branch to its commits, or say what is in the way."))
 		}
 		r.Repos = append(r.Repos, *v)
 	}

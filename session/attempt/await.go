@@ -74,7 +74,7 @@ func WaitedReply(tool string, first json.RawMessage, now *FullAttemptReply) (Wai
 		err := json.Unmarshal(first, r)
 		if !now.Open {
 			r.QueuedPrompt = nil // it was sent or dropped
-			r.Notice = new(fmt.Sprintf("The agent has ended (%s): get_attempt says how.", now.State))
+			r.Notice = new(fmt.Sprintf("The agent has ended (%s): its attempt says how.", now.State))
 		}
 		r.Going = going
 		return r, err

@@ -185,11 +185,11 @@ func (e *Engine) MayStart(who session.Caller) error {
 	case e.o.Passive:
 		return session.NotNow(codes.RightNeeded,
 			"An agent that works on an attempt cannot start agents. Create a task for the work and mention it in "+
-				"your final message: your user can start an attempt on it.").With("right", "agents")
+				"the final message: a person can start an attempt on it.").With("right", "agents")
 	}
 	return session.NotNow(codes.RightNeeded,
-		"Starting agents needs the right agents, which %s does not have. Ask the user of this server for a token "+
-			"with it: deepwork token new %[1]s --rights agents makes one.", who.Identity).With("right", "agents")
+		"Starting agents needs the right agents, which %s does not have.", who.Identity).
+		Ask("make a token with it: `deepwork token new %s --rights agents`", who.Identity).With("right", "agents")
 }
 
 // Worktrees returns the keeper of an attempt's worktrees.
@@ -200,13 +200,13 @@ func (e *Engine) MayMerge(who session.Caller) error {
 	switch {
 	case e.o.Attempt != "" || e.o.Passive && !who.Has(session.RightMerge):
 		return session.NotNow(codes.RightNeeded,
-			"An agent that works on an attempt cannot merge or push attempts. Say in your final message what is to "+
-				"be done: your user can do it.").With("right", "merge")
+			"An agent that works on an attempt cannot merge or push attempts. Say in the final message what is to "+
+				"be done: a person can do it.").With("right", "merge")
 	case !who.Has(session.RightMerge):
 		return session.NotNow(codes.RightNeeded,
-			"Merging and pushing needs the right merge, which %s does not have. Ask the user of this server to do "+
-				"it, or for a token with it: deepwork token new %[1]s --rights merge makes one.",
-			who.Identity).With("right", "merge")
+			"Merging and pushing needs the right merge, which %s does not have.", who.Identity).
+			Ask("do it, or make a token with that right: `deepwork token new %s --rights merge`", who.Identity).
+			With("right", "merge")
 	}
 
 	return nil
@@ -262,13 +262,13 @@ func (e *Engine) wakeUp() {
 // GitFailed returns the error for a failure of git or of the disk, which usually can be fixed and is not an
 // error in the arguments.
 func GitFailed(what string, err error) error {
-	return session.NotNow(codes.GitFailed, "%s: %s. Nothing was changed; correct that and call again.", what,
+	return session.NotNow(codes.GitFailed, "%s: %s. Nothing was changed; correct that and try again.", what,
 		strings.TrimSuffix(err.Error(), ".")).Because(err)
 }
 
 // AgentRuns returns the error for a call that is possible only once an agent has ended.
 func AgentRuns(id string) *session.Error {
 	return session.NotNow(codes.AttemptRunning,
-		"The agent of attempt %s is waiting or running. Stop it with stop_attempt or wait until it ends, then call "+
-			"again.", id).With("attempt_id", id)
+		"The agent of attempt %s is waiting or running. Try again when it has ended.", id).
+		Next("stop it", "stop_attempt", "attempt_id", id).With("attempt_id", id)
 }

@@ -96,7 +96,7 @@ func (e *Engine) FollowUp(ctx context.Context, who session.Caller, a FollowUpArg
 		if earlier, unknown := b.FindRequest(ctx, request); unknown == nil && earlier != "" {
 			return a.repeatReply(s, earlier), nil
 		}
-		return nil, board.FaultOf("following up", err, codes.UnknownSession, "session_id", s.ID, board.RemedySession)
+		return nil, board.FaultOf("following up", err, codes.UnknownSession, "session_id", s.ID, "list_task_attempts")
 	}
 	if started {
 		e.wakeUp()
@@ -120,8 +120,8 @@ func checkFollowUp(a *FollowUpArgs) error {
 	switch {
 	case given == nil && a.SessionID == nil:
 		return session.Wrong(codes.NoTarget,
-			"Neither attempt_id nor session_id is given. Pass exactly one of them; list_task_attempts returns both.").
-			With("argument", "attempt_id").With("value", nil)
+			"Neither attempt_id nor session_id is given. Pass exactly one of them.").
+			Next("see both", "list_task_attempts").With("argument", "attempt_id").With("value", nil)
 	case given != nil && a.SessionID != nil:
 		return session.Wrong(codes.TwoTargets,
 			"Both attempt_id (%s) and session_id (%s) are given. Pass exactly one of them.", *given,
@@ -154,21 +154,21 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 		s, err := b.Session(ctx, *a.SessionID)
 		if err != nil {
 			return nil, nil, board.FaultOf("reading the session", err, codes.UnknownSession, "session_id", *a.SessionID,
-				board.RemedySession)
+				"list_task_attempts")
 		}
 
 		at, err := b.Attempt(ctx, s.AttemptID)
 		return s, at, board.FaultOf("reading the attempt", err, codes.UnknownSession, "session_id", *a.SessionID,
-			board.RemedySession)
+			"list_task_attempts")
 	}
 	at, err := b.Attempt(ctx, *id)
 	if err != nil {
 		return nil, nil, board.AttemptFault("reading the attempt", err, *id)
 	}
 	if at.LatestSessionID == nil {
-		remedy := "Call get_attempt until latest_session_id is not null, then call follow_up again."
+		remedy := "Try again when it has run."
 		if !at.State.Open() {
-			remedy = "Start a new attempt with start_task_attempt."
+			remedy = "Start a new attempt."
 		}
 		return nil, nil, session.NotNow(codes.NoSession,
 			"Attempt %s has no session: its agent never ran (the attempt is %s). %s", at.ID,
@@ -208,7 +208,7 @@ func (a FollowUpArgs) repeatReply(s *task.Session, done string) *FollowUpReply {
 	started := json.Unmarshal([]byte(done), &before) != nil // before is the id of its execution
 	r := a.reply(s, started, before)
 	r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) +
-		" This was done by an earlier call with this request_id; get_attempt shows what has followed."))
+		" This was done by an earlier call with this request_id, and more may have followed."))
 	return r
 }
 
@@ -235,9 +235,9 @@ func (e *Engine) followUp(
 		}
 		if a.Action == ActionSend {
 			return false, nil, session.NotNow(codes.AttemptRunning,
-				"The agent of attempt %s is still running. Use action queue to send this prompt when it ends, or "+
-					"call stop_attempt first.", at.ID).
-				With("attempt_id", at.ID)
+				"The agent of attempt %s is still running.", at.ID).
+				Next("send this when it ends", "follow_up", "action", ActionQueue, "attempt_id", at.ID).
+				Next("stop it first", "stop_attempt", "attempt_id", at.ID).With("attempt_id", at.ID)
 		}
 		// Another call has started an execution meanwhile, so queue this follow-up after all.
 	}

@@ -225,7 +225,7 @@ func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
 	}
 	return session.NotNow(codes.MachineGone,
 		"The attempt %s is on the machine %s, where no server of the project has run for %v. Start one there and "+
-			"call again. %s.",
+			"try again. %s.",
 		a.ID, a.Place.Describe(), gone.Round(time.Second), workOf(a)).With("attempt_id", a.ID).With("machine",
 		a.MachineName)
 }
@@ -290,7 +290,7 @@ func (e *Engine) removeFor(ctx context.Context, t *work.Task) (o store.Outcome, 
 		done.Refusal = refusal
 	default:
 		done.Refusal = session.NotNow(codes.NotRemoved,
-			"The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work "+
+			"The worktrees of attempt %s could not be removed: %v. Correct that and try again; uncommitted work "+
 				"is kept.", t.Key, err).With("attempt_id", t.Key)
 	}
 	o.Result, err = json.Marshal(done)
@@ -341,6 +341,6 @@ func (e *Engine) removeElsewhere(
 	}
 	return done, "", session.NotNow(codes.NotRemoved,
 		"The worktrees of attempt %s are on the machine %s, which was asked to remove them and has not done so yet. "+
-			"Call again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id",
+			"Try again; work that was not committed is kept.", a.ID, a.Place.Describe()).With("attempt_id",
 		a.ID).Wait(board.RetryAfter)
 }

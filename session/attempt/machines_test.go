@@ -368,7 +368,7 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 	silent := p2.machine("bbbb", f, passive)
 	must(t, silent.Members.Enter(ctx))
 	refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError,
-		"not_removed", "bbbb", "Call again")
+		"not_removed", "bbbb", "Try again")
 	p2.machine("bbbb", f).ran("! say hello")
 	testkit.True(t, Exists(tree), "the worktree of a task that stayed was removed")
 	silent.stop()

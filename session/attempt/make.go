@@ -74,7 +74,7 @@ func (r *execution) couldNot(doing string, err error) *outcome {
 
 	why := err.Error()
 	if e, ok := errors.AsType[*session.Error](err); ok {
-		why = e.Message // without kind and code: the caller is long gone
+		why = e.For(session.Anyone) // without kind and code: the caller is long gone
 	}
 	return failed("%s failed: %s", strings.ToUpper(doing[:1])+doing[1:], why)
 }

@@ -105,12 +105,12 @@ func (e *Engine) partOf(
 	}
 	i := slices.IndexFunc(all, func(x task.Execution) bool { return x.ID == id })
 	if i < 0 {
-		lists := "get_attempt lists its executions"
+		list := "get_attempt"
 		if a.Run != nil {
-			lists = "get_run lists those of its agents"
+			list = "get_run"
 		}
-		return s, session.Wrong(codes.UnknownExecution, "Attempt %s has no execution %s. %s.", a.ID, id,
-			lists).With("argument", "execution_id").With("value", id)
+		return s, session.Wrong(codes.UnknownExecution, "Attempt %s has no execution %s.", a.ID, id).
+			Next("see its executions", list, "attempt_id", a.ID).With("argument", "execution_id").With("value", id)
 	}
 	x := all[i]
 	s = logPart{log: logOfExecution(&x), state: x.State, none: x.StartedAt == nil}

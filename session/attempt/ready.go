@@ -166,7 +166,7 @@ func (e *Engine) startTask(
 		branch, err := worktree.CurrentBranch(ctx, r.Path)
 		if err == nil && branch == "" {
 			err = fmt.Errorf("no branch is checked out in %s, from which the work would begin: check one out, or "+
-				"start the tasks with start_task_attempt", r.Path)
+				"start the tasks with the branch to use", r.Path)
 		}
 		if err != nil {
 			return err

@@ -122,8 +122,8 @@ func (e *Engine) endSessions(ctx context.Context, attempts []string) (err error)
 
 func stillRunning(id string) *session.Error {
 	return session.NotNow(codes.AttemptRunning,
-		"Task %s has an attempt that is waiting or running. Stop it with stop_attempt or wait until it ends, then "+
-			"call again.", id).With("task_id", id)
+		"Task %s has an attempt that is waiting or running. Try again when it has ended.", id).
+		Next("stop it", "stop_attempt").With("task_id", id)
 }
 
 // withRescued adds the rescued work to a refusal, since no later reply names it if the task stays.
@@ -131,7 +131,7 @@ func withRescued(err error, rescued []Rescue) error {
 	refused, ok := errors.AsType[*session.Error](err)
 	if ok && len(rescued) > 0 {
 		kept := xslices.Map(rescued, func(r Rescue) string { return r.Ref + " of " + r.RepoPath })
-		refused.Message += fmt.Sprintf(" Other worktrees of the task are removed, and their uncommitted work is kept "+
+		refused.Add("Other worktrees of the task are removed, and their uncommitted work is kept "+
 			"in %s.", board.Enumerate(kept, ""))
 		refused.With("rescued", rescued)
 	}
@@ -220,22 +220,22 @@ func notRemoved(a *task.Attempt, err error) error {
 	switch {
 	case errors.Is(err, worktree.ErrInUse):
 		return session.NotNow(codes.WorktreeInUse,
-			"A worktree of attempt %s is in use and was not removed: %v. Stop what uses it and call again.", a.ID,
+			"A worktree of attempt %s is in use and was not removed: %v. Stop what uses it and try again.", a.ID,
 			err).With("attempt_id", a.ID).Because(err)
 	case nested != nil:
 		return session.NotNow(codes.WorkNotKept,
-			"Nothing of attempt %s was removed, as repositories in it would be lost: %v. Do that and call again. On "+
+			"Nothing of attempt %s was removed, as repositories in it would be lost: %v. Do that and try again. On "+
 				"the machine that has them, deepwork board rm --force discards them.", a.ID, nested).With("attempt_id",
 			a.ID).With("repositories", paths).Because(err)
 	case errors.Is(err, worktree.ErrNotKept):
 		return session.NotNow(codes.WorkNotKept,
 			"Uncommitted work of attempt %s could not be saved, so nothing of it was removed: %v. Commit it or move "+
-				"it away, and call again.", a.ID, err).With("attempt_id", a.ID).Because(err)
+				"it away, and try again.", a.ID, err).With("attempt_id", a.ID).Because(err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("removing the worktrees of attempt %s: %w", a.ID, err)
 	}
 
 	return session.NotNow(codes.NotRemoved,
-		"The worktrees of attempt %s could not be removed: %v. Correct that and call again; uncommitted work is kept.",
+		"The worktrees of attempt %s could not be removed: %v. Correct that and try again; uncommitted work is kept.",
 		a.ID, err).With("attempt_id", a.ID).Because(err)
 }

@@ -196,7 +196,7 @@ func (e *Engine) tail(
 	}
 	if log.id != a.ID {
 		return nil, 0, session.NotNow(codes.Elsewhere,
-			"The run %s is on the machine %s, and so is the output of its agents. Call a server there.", a.ID,
+			"The run %s is on the machine %s, and so is the output of its agents. A server there has it.", a.ID,
 			a.Place.Describe()).With("attempt_id", a.ID)
 	}
 	report, err := b.Report(ctx, a.ID)

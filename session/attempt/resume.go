@@ -60,8 +60,8 @@ func (e *Engine) ResumeRun(
 	}
 
 	goesOn := session.NotNow(codes.AttemptRunning,
-		"The run %s goes on, and takes neither other budgets nor advice meanwhile. Stop it with stop_attempt, and "+
-			"resume it with them.", id).With("attempt_id", id)
+		"The run %s goes on, and takes neither other budgets nor advice meanwhile.", id).
+		Next("stop it first, and resume it with them", "stop_attempt", "attempt_id", id).With("attempt_id", id)
 	led, err := e.isLed(ctx, b.View, id)
 	if err != nil {
 		return nil, err

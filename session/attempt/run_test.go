@@ -369,7 +369,7 @@ func TestReq004_FollowUpWithoutSession(t *testing.T) {
 			Target: the(second.AttemptID),
 			Action: ActionSend,
 			Prompt: new("x"),
-		})).Err(), session.StateError, "no_session", "start_task_attempt")
+		})).Err(), session.StateError, "no_session", "Start a new attempt")
 
 	must(t, os.WriteFile(p.hold, nil, 0o644))
 

@@ -201,8 +201,8 @@ func (e *Engine) runRepos(
 	if len(repos) == 0 && !run.InPlace {
 		return "", nil, session.Wrong(codes.NoRepos,
 			"%s. Without a branch there can be no worktree: check out one that has a commit (git init makes a "+
-				"repository), or pass in_place: true.",
-			cmp.Or(without, "The project is not in a git repository")).With("argument", "in_place")
+				"repository).", cmp.Or(without, "The project is not in a git repository")).
+			Next("work without one", "run_workflow", "in_place", true).With("argument", "in_place")
 	}
 	return project, repos, nil
 }
@@ -218,7 +218,7 @@ func runOf(a *RunWorkflowArgs) (*board.Run, error) {
 	}
 	if strings.TrimSpace(a.Goal) == "" {
 		return nil, session.Wrong(codes.InvalidArgument,
-			"goal is blank: say what the run is to accomplish, and call again.").With("argument", "goal")
+			"%s is blank: say what the run is to accomplish.", "goal").With("argument", "goal")
 	}
 	if err := board.CheckText("goal", a.Goal, board.MaxPrompt); err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func runOf(a *RunWorkflowArgs) (*board.Run, error) {
 
 	if a.Parallel != nil {
 		if *a.Parallel < 1 || *a.Parallel > MaxParallel {
-			return nil, session.Wrong(codes.OutOfRange, "parallel is %d: expected 1 to %d agents.", *a.Parallel,
+			return nil, session.Wrong(codes.OutOfRange, "%s is %d: expected 1 to %d agents.", "parallel", *a.Parallel,
 				MaxParallel).With("argument", "parallel").With("value", *a.Parallel)
 		}
 		r.Parallel = *a.Parallel
@@ -236,13 +236,14 @@ func runOf(a *RunWorkflowArgs) (*board.Run, error) {
 	case *a.Context == ContextResume:
 		r.Resume = true
 	default:
-		return nil, session.Wrong(codes.InvalidArgument, "context is %q: expected %s or %s.", board.Clip(*a.Context),
-			ContextStep, ContextResume).With("argument", "context").With("value", board.Clip(*a.Context))
+		return nil, session.Wrong(codes.InvalidArgument, "%s is %q: expected %s or %s.", "context",
+			board.Clip(*a.Context), ContextStep,
+			ContextResume).With("argument", "context").With("value", board.Clip(*a.Context))
 	}
 	if a.MaxSeconds != nil {
 		if !(*a.MaxSeconds > 0 && *a.MaxSeconds <= MaxRunSeconds) {
 			return nil, session.Wrong(codes.OutOfRange,
-				"max_seconds is %v: expected a number of seconds above 0, at most %.0f.", *a.MaxSeconds,
+				"%s is %v: expected a number of seconds above 0, at most %.0f.", "max_seconds", *a.MaxSeconds,
 				MaxRunSeconds).With("argument", "max_seconds").With("value", fmt.Sprint(*a.MaxSeconds))
 		}
 		r.MaxTime = time.Duration(*a.MaxSeconds * float64(time.Second))
@@ -286,8 +287,9 @@ func (e *Engine) defaultExecutor(
 		here = executors.AllNames(cfg, e.registered()) // none of them is installed
 	}
 	return "", nil, session.Wrong(codes.MissingExecutor,
-		"executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or "+
-			"NAME:VARIANT; list_executors describes them.", board.Enumerate(here, "none")).With("argument", "executor")
+		"%s is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT.",
+		"executor", board.Enumerate(here, "none")).Next("read what they are", "list_executors").
+		With("argument", "executor")
 }
 
 // nameAndVariant splits NAME or NAME:VARIANT.
@@ -373,7 +375,7 @@ func (e *Engine) planRun(
 			}
 			return nil, first, session.Wrong(codes.NotHere,
 				"A run in place works in this machine's folder, and this project's store is shared with other "+
-					"machines: leave in_place out.").With("argument", "in_place")
+					"machines: leave %s out.", "in_place").With("argument", "in_place")
 		}
 
 		a = &task.Attempt{

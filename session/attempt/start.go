@@ -77,8 +77,9 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 			return nil, err
 		} else if without != "" {
 			return nil, session.NotNow(codes.NoBranch,
-				"%s. Check out a branch there, or name the branch to start from in repos; list_repos has the ids.",
-				without).With("argument", "repos")
+				"%s. Check out a branch there, or name the one to start from (%s).", without,
+				"repos").
+				Next("see the ids for repos", "list_repos").With("argument", "repos")
 		}
 	}
 	made, first, err := e.plan(ctx, b, cfg, &t.Task, agent, a.Prompt, a.Repos)
@@ -171,13 +172,14 @@ func (e *Engine) attemptRepos(
 		seen[id] = true
 		repo, err := b.Repo(ctx, id)
 		if err != nil {
-			return nil, board.FaultOf("reading the repository", err, codes.UnknownRepo, field, id, board.RemedyRepo)
+			return nil, board.FaultOf("reading the repository", err, codes.UnknownRepo, field, id, "list_repos")
 		}
 		if repo.ProjectID != t.ProjectID {
 			return nil, session.Wrong(codes.ForeignRepo,
-				"The repository %s (%s) belongs to project %s, but the task to project %s. list_repos(project_id: "+
-					"%q) lists those of the task's project.",
-				id, repo.Name, repo.ProjectID, t.ProjectID, t.ProjectID).With("argument", field).With("value", id)
+				"The repository %s (%s) belongs to project %s, but the task to project %s.",
+				id, repo.Name, repo.ProjectID, t.ProjectID).
+				Next("see those of the task's project", "list_repos", "project_id", t.ProjectID).
+				With("argument", field).With("value", id)
 		}
 
 		branch := strings.TrimSpace(arg.TargetBranch)
@@ -286,7 +288,7 @@ func newBranch(ctx context.Context, b store.View, prefix, title string, repos []
 
 	return "", session.NotNow(codes.NoBranchLeft,
 		"No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old "+
-			"attempts, or change the task's title, and call again.", tries, worktree.BranchFor(prefix, title))
+			"attempts, or change the task's title, and try again.", tries, worktree.BranchFor(prefix, title))
 }
 
 // shortPath is how many characters the path of a new worktree has below the state of all projects, if the names of the

@@ -39,8 +39,9 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 	was, err := e.stopOpen(bounded, b, id)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return nil, session.NotNow(codes.StillStopping,
-			"Attempt %s is being stopped and has not ended yet. Call get_attempt to see its state.",
-			id).With("attempt_id", id).Because(err).Wait(board.RetryAfter)
+			"Attempt %s is being stopped and has not ended yet.", id).
+			Next("see its state", "get_attempt", "attempt_id", id).With("attempt_id", id).
+			Because(err).Wait(board.RetryAfter)
 	}
 	if err != nil {
 		return nil, board.Midway(board.AttemptFault("stopping the attempt", err, id))
@@ -56,7 +57,7 @@ func (e *Engine) StopAttempt(ctx context.Context, who session.Caller, a AttemptA
 	case !was.Open():
 		notice = fmt.Sprintf("Nothing ran: the attempt was %s already.", was)
 	case before.Session != nil && before.Session.Queued != nil && r.QueuedFollowUp == nil:
-		notice = fmt.Sprintf("The follow-up that was queued was dropped: %q. Call follow_up to have it done "+
+		notice = fmt.Sprintf("The follow-up that was queued was dropped: %q. Send it again to have it done "+
 			"nevertheless.", board.Clip(before.Session.Queued.Prompt))
 	}
 	if r.Notice != nil && notice != "" {
@@ -102,8 +103,8 @@ func (e *Engine) stopOpen(ctx context.Context, b board.View, attempt string) (wa
 		case x.Owner == e.Members.ID():
 			if r := e.stopHere(x.ID); r != nil && r.stateUnknown.Load() != nil && time.Since(began) > faultPatience {
 				return was, session.NotNow(codes.NotStoppable,
-					"Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Have that "+
-						"corrected: it is then stopped without another call, as get_attempt shows.", attempt,
+					"Attempt %s cannot be stopped yet, because it is not known whether its agent runs: %s. Once "+
+						"that is corrected, it is stopped without another call.", attempt,
 					*r.stateUnknown.Load()).With("attempt_id", attempt)
 			}
 		case e.o.Passive && !e.Members.Alive(x.Owner): // nobody else can take it over
@@ -132,7 +133,7 @@ func (e *Engine) stopUnreachable(ctx context.Context, b board.View, attempt stri
 	}
 	err = e.unreachable(ctx, a)
 	if gone, ok := errors.AsType[*session.Error](err); ok && asked {
-		gone.Message += " The attempt is stopped as soon as one runs there, without another call."
+		gone.Add("The attempt is stopped as soon as one runs there, without another call.")
 	}
 	return err
 }

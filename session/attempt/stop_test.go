@@ -33,7 +33,7 @@ func TestStop(t *testing.T) {
 	s.reaches(r.AttemptID, task.Running)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	r = s.stopAttempt(r.AttemptID)
-	testkit.True(t, containsAll(deref(r.Notice), "was dropped", "! say never", "follow_up"),
+	testkit.True(t, containsAll(deref(r.Notice), "was dropped", "! say never", "Send it again"),
 		"of what was queued it says %q", deref(r.Notice))
 	testkit.Equal(t, r.State, "stopped")
 	testkit.Need(t, r.EndedAt != nil, "%+v", r)

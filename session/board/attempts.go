@@ -27,7 +27,7 @@ func (b *Board) ListTaskAttempts(
 
 	l, err := v.TaskAttempts(ctx, id, p)
 	if err != nil {
-		return nil, FaultOf("listing the attempts", cursor(p, err), codes.UnknownTask, "task_id", id, remedyTask)
+		return nil, FaultOf("listing the attempts", cursor(p, err), codes.UnknownTask, "task_id", id, "list_tasks")
 	}
 	r := &AttemptsReply{
 		Attempts:        make([]AttemptSummary, 0, len(l.Attempts)),

@@ -204,8 +204,8 @@ func (b *Board) Config(ctx context.Context) (*config.Config, error) {
 	cfg, err := b.o.Config(ctx)
 	if err != nil {
 		return nil, session.NotNow(codes.ConfigInvalid,
-			"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own "+
-				"config, and call again; no restart is needed.", err).Because(err)
+			"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or the user's "+
+				"own config, and try again; no restart is needed.", err).Because(err)
 	}
 	return cfg, nil
 }

@@ -645,7 +645,7 @@ func TestFaults(t *testing.T) {
 		{task.ErrDamaged, codes.BoardDamaged, "cannot be used"},
 		{task.ErrVersion, codes.BoardVersion, "cannot be used"},
 		{task.ErrClosed, codes.ShuttingDown, "shutting down"},
-		{task.ErrDeleting, codes.BeingDeleted, "delete_task again"},
+		{task.ErrDeleting, codes.BeingDeleted, "call delete_task"},
 		{&task.BlockedError{TaskID: "t", By: []task.Blocker{{ID: "other"}}}, codes.Blocked, "other"},
 		{task.ErrCycle, codes.DependencyCycle, "Leave out one"},
 		{task.ErrDependency, codes.BadDependency, "same project"},

@@ -31,7 +31,7 @@ func CheckID(field, value string) (string, error) {
 	id, err := uuid.Parse(value)
 	if err != nil || len(value) != 36 {
 		return "", session.Wrong(codes.MalformedID,
-			"%s %q is not a UUID. Pass an id as the tools give it, such as 3b241101-e2bb-4255-8caf-4136c566a962.",
+			"%s %q is not an id. An id looks like 3b241101-e2bb-4255-8caf-4136c566a962.",
 			field, Clip(value)).
 			With("argument", field).With("value", Clip(value))
 	}
@@ -185,7 +185,8 @@ func (v View) Repeated(
 func (t Target) ID() (string, error) {
 	if t.AttemptID == nil {
 		return "", session.Wrong(codes.MissingArgument,
-			"attempt_id is missing. list_task_attempts lists the attempts of a task.").With("argument", "attempt_id")
+			"attempt_id is missing.").Next("see the attempts of a task", "list_task_attempts").
+			With("argument", "attempt_id")
 	}
 	return CheckID("attempt_id", *t.AttemptID)
 }

@@ -154,8 +154,8 @@ func (b *Board) WithinBudget(ctx context.Context, who session.Caller, cfg *confi
 		return err
 	}
 	refusal := session.NotNow(codes.BudgetReached,
-		"Nothing was started, since a budget of this project is reached: %s. Ask your user to %s, and call again; no "+
-			"restart is needed.", r.what(who), r.remedy()).
+		"Nothing was started, since a budget of this project is reached: %s.", r.what(who)).
+		Ask("%s, then try again; no restart is needed", r.remedy()).
 		With("key", r.Key).With("limit", r.Limit.Max)
 	if who.Owner {
 		refusal = refusal.With("sum", r.Sum)
@@ -170,7 +170,7 @@ func (b *Board) HeldBack(ctx context.Context, who session.Caller, cfg *config.Co
 		return nil, err
 	}
 	return new(fmt.Sprintf("Nothing that waits is started, since a budget of this project is reached: %s. It starts "+
-		"once your user has done this: %s.", r.what(who), r.remedy())), nil
+		"after this: %s.", r.what(who), r.remedy())), nil
 }
 
 // what describes the budget; callers who do not see everything are not told the sum.

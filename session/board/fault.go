@@ -42,38 +42,38 @@ func Fault(doing string, err error) error {
 	switch {
 	case errors.Is(err, task.ErrFull):
 		return session.Wrong(codes.DiskFull,
-			"The task board cannot be written, and nothing was changed: %v. Then call again.", err).Because(err)
+			"The task board cannot be written, and nothing was changed: %v. Then try again.", err).Because(err)
 	case errors.Is(err, task.ErrDamaged):
 		return session.NotNow(codes.BoardDamaged, "The task board cannot be used: %v.", err).Because(err)
 	case errors.Is(err, task.ErrVersion):
 		return session.NotNow(codes.BoardVersion, "The task board cannot be used: %v.", err).Because(err)
 	case errors.Is(err, task.ErrClosed):
 		return session.NotNow(codes.ShuttingDown,
-			"The server is shutting down. Call again when it is back.").Because(err).Wait(RetryAfter)
+			"The server is shutting down. Try again when it is back.").Because(err).Wait(RetryAfter)
 	case errors.Is(err, task.ErrStopping):
 		return session.NotNow(codes.AttemptRunning,
-			"The agent is being stopped, and what is queued now would be dropped. Call again when it has ended, as "+
-				"get_attempt shows.").Because(err).Wait(RetryAfter)
+			"The agent is being stopped, and what is queued now would be dropped. Try again when it has ended.").
+			Next("see its state", "get_attempt").Because(err).Wait(RetryAfter)
 	case errors.Is(err, task.ErrDeleting):
 		return session.NotNow(codes.BeingDeleted,
-			"The task is being deleted, so nothing was started. Call delete_task again if that was interrupted, or "+
-				"create a new task.").Because(err)
+			"The task is being deleted, so nothing was started. Create a new task.").
+			Next("delete it after an interruption", "delete_task").Because(err)
 	case errors.Is(err, task.ErrBlocked):
 		blocked, _ := errors.AsType[*task.BlockedError](err)
 		var ids []string
 		for _, by := range blocked.By {
 			ids = append(ids, by.ID)
 		}
-		return session.NotNow(codes.Blocked,
-			"Nothing was started: %v. Set the status of those to done with update_task once they are, or change "+
-				"depends_on of this one.", blocked).With("blocked_by", ids).Because(err)
+		return session.NotNow(codes.Blocked, "Nothing was started: %v.", blocked).
+			Next("set a task done once it is, or change what this one depends on", "update_task").
+			With("blocked_by", ids).Because(err)
 	case errors.Is(err, task.ErrCycle):
 		return session.Wrong(codes.DependencyCycle, "Nothing was changed: %v. Leave out one of these dependencies.",
 			err).With("argument", "depends_on").Because(err)
 	case errors.Is(err, task.ErrDependency):
 		return session.Wrong(codes.BadDependency,
-			"Nothing was changed: %v. Name tasks of the same project, as list_tasks gives them.", err).With("argument",
-			"depends_on").Because(err)
+			"Nothing was changed: %v. Name tasks of the same project.", err).
+			Next("see them", "list_tasks").With("argument", "depends_on").Because(err)
 	case errors.Is(err, task.ErrReused):
 		return session.Wrong(codes.RequestIDReused,
 			"request_id was used before for a call with other arguments. Pass a new one, or repeat that call exactly.").
@@ -85,20 +85,23 @@ func Fault(doing string, err error) error {
 	case errors.Is(err, task.ErrQueued):
 		return session.NotNow(codes.FollowUpQueued,
 			"Another follow-up is queued, which comments do not replace. Send them when it has started, or drop it "+
-				"first with follow_up and action cancel.").Because(err)
+				"first.").Next("drop it", "follow_up", "action", "cancel").Because(err)
 	case errors.Is(err, store.ErrPending):
 		return session.NotNow(codes.BoardBusy,
-			"The database did not say whether it has made the change: %v. Check with get_task or get_attempt whether "+
-				"the call had an effect, and call again.", err).Because(err).Wait(RetryAfter)
+			"The database did not say whether it has made the change: %v. Check before you try again.", err).
+			Next(seeEffect, "get_attempt").Because(err).Wait(RetryAfter)
 	case errors.Is(err, context.DeadlineExceeded):
 		return session.NotNow(codes.BoardBusy,
 			"The task board did not answer in time: another process, such as a backup or a sqlite3 shell, may have "+
-				"locked it. Check with get_task or get_attempt whether the call had an effect, and call again; if "+
-				"this continues, end that process.").Because(err).Wait(RetryAfter)
+				"locked it. End that process if this continues. Check before you try again.").
+			Next(seeEffect, "get_attempt").Because(err).Wait(RetryAfter)
 	}
 
 	return fmt.Errorf("%s: %w", doing, err)
 }
+
+// seeEffect is the next step after a change of which it is not known whether it was made.
+const seeEffect = "see whether it had an effect"
 
 // Passing reports whether an error of the stores may not occur again if the call is repeated: their database
 // does not answer, or the disk is full.
@@ -114,8 +117,8 @@ func Midway(err error) error {
 		return err
 	}
 	return session.NotNow(codes.BoardBusy,
-		"The call had begun when the database did not answer any more: %v. Check with get_task or get_attempt "+
-			"whether it had an effect, and call again.", err).
+		"This had begun when the database did not answer any more: %v. Check before you try again.",
+		err).Next(seeEffect, "get_attempt").
 		Because(fmt.Errorf("%w: %w", store.ErrPending, err)).Wait(RetryAfter)
 }
 
@@ -127,32 +130,32 @@ func Deleted(err error) error {
 }
 
 // FaultOf is Fault for a call that names something by an id. If the board does not have it, the error has the
-// given code, such as codes.UnknownTask.
-func FaultOf(doing string, err error, code, field, id, remedy string) error {
+// given code, such as codes.UnknownTask, and names the tool that lists what exists.
+func FaultOf(doing string, err error, code, field, id, list string) error {
 	if errors.Is(err, task.ErrDeleted) {
 		return Deleted(err)
 	}
 	if errors.Is(err, task.ErrNotFound) {
 		what := strings.TrimPrefix(code, "unknown_")
-		return session.Wrong(code, "There is no %s with the id %s. %s", what, id, remedy).With("argument",
-			field).With("value", id)
+		return session.Wrong(code, "There is no %s with the id %s.", what, id).
+			Next("see those that exist", list).With("argument", field).With("value", id)
 	}
 	return Fault(doing, err)
 }
 
 // AttemptFault is FaultOf for an attempt.
 func AttemptFault(doing string, err error, id string) error {
-	return FaultOf(doing, err, codes.UnknownAttempt, "attempt_id", id, remedyAttempt)
+	return FaultOf(doing, err, codes.UnknownAttempt, "attempt_id", id, "list_task_attempts")
 }
 
 // RunFault is FaultOf for a run.
 func RunFault(doing string, err error, id string) error {
-	return FaultOf(doing, err, codes.UnknownRun, "run_id", id, remedyAttempt)
+	return FaultOf(doing, err, codes.UnknownRun, "run_id", id, "list_task_attempts")
 }
 
 // TaskFault is FaultOf for a task.
 func TaskFault(doing string, err error, id string) error {
-	return FaultOf(doing, err, codes.UnknownTask, "task_id", id, remedyTask)
+	return FaultOf(doing, err, codes.UnknownTask, "task_id", id, "list_tasks")
 }
 
 // cursor returns a list's error, explained if the cursor is the cause.
@@ -165,15 +168,6 @@ func cursor(p task.Page, err error) error {
 			"same filters, or leave it out to start again.", Clip(p.Cursor)).
 		With("argument", "cursor").With("value", Clip(p.Cursor)).Because(err)
 }
-
-// The remedies for unknown ids.
-const (
-	remedyProject = "list_projects lists the projects."
-	RemedyRepo    = "list_repos gives the repositories of a project."
-	remedyTask    = "list_tasks gives the tasks of a project."
-	remedyAttempt = "list_task_attempts gives the attempts of a task."
-	RemedySession = "list_task_attempts gives the session of each attempt as latest_session_id; or pass attempt_id."
-)
 
 // digest returns equal texts only for equal arguments.
 func digest(args any) string {

@@ -26,7 +26,7 @@ func (in Inputs) forTask(wf *job.Workflow) (json.RawMessage, error) {
 
 	if wf == nil {
 		return nil, session.Wrong(codes.BadInputs,
-			"The task has no workflow that takes inputs. Pass job_name and workflow_name, or leave inputs out.").
+			"The task has no workflow that takes inputs. Name its job and workflow, or leave the inputs out.").
 			With("argument", "inputs")
 	}
 
@@ -75,7 +75,7 @@ func RunInputs(t *task.Task, wf *job.Workflow) (outputs.Map, error) {
 	}
 	_, err := outputs.ParseInputs(wf, Given(values))
 	if refused, ok := errors.AsType[*session.Error](err); ok {
-		refused.Message += " The task does not have them; update_task sets its inputs."
+		refused.Add("The task does not have them.").Next("set its inputs", "update_task")
 	}
 	return values, err
 }

@@ -132,7 +132,7 @@ func (b *Board) ListRepos(ctx context.Context, who session.Caller, a ListReposAr
 	all, total, next, err := v.Repos(ctx, id, p)
 	if err != nil {
 		return nil, FaultOf("listing the repositories", cursor(p, err), codes.UnknownProject, "project_id", id,
-			remedyProject)
+			"list_projects")
 	}
 	r := &ReposReply{
 		Repos:      []Repo{},

@@ -48,11 +48,11 @@ const StoppedByPerson = "It was stopped."
 // CheckBudgets returns an error for callers if one of the run's budgets is out of range.
 func (r *Run) CheckBudgets() error {
 	if r.MaxCostUSD != nil && !(*r.MaxCostUSD >= 0) {
-		return session.Wrong(codes.OutOfRange, "max_cost_usd is %v: expected an amount of USD of at least 0.",
+		return session.Wrong(codes.OutOfRange, "%s is %v: expected an amount of USD of at least 0.", "max_cost_usd",
 			*r.MaxCostUSD).With("argument", "max_cost_usd").With("value", fmt.Sprint(*r.MaxCostUSD))
 	}
 	if r.MaxUnknown != nil && *r.MaxUnknown < 0 {
-		return session.Wrong(codes.OutOfRange, "max_unknown is %d: expected a number of at least 0.",
+		return session.Wrong(codes.OutOfRange, "%s is %d: expected a number of at least 0.", "max_unknown",
 			*r.MaxUnknown).With("argument", "max_unknown").With("value", *r.MaxUnknown)
 	}
 	return nil

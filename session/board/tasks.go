@@ -41,7 +41,8 @@ func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksAr
 		all, total, next, err = v.Tasks(ctx, id, f, task.Page{Limit: n, Cursor: p.Cursor})
 	}
 	if err != nil {
-		return nil, FaultOf("listing the tasks", cursor(p, err), codes.UnknownProject, "project_id", id, remedyProject)
+		return nil, FaultOf("listing the tasks", cursor(p, err), codes.UnknownProject, "project_id", id,
+			"list_projects")
 	}
 	r := &TasksReply{Tasks: []Task{}, Count: len(all), Total: total, NextCursor: OrNull(next),
 		Filters: TaskFilters{
@@ -152,8 +153,8 @@ func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTask
 	job, workflow := trimmed(a.JobName), trimmed(a.WorkflowName)
 	if OrEmpty(a.Lead) == task.ServerLeads && (OrEmpty(job) == "" || OrEmpty(workflow) == "") {
 		return nil, session.Wrong(codes.MissingArgument,
-			"lead is %s, and the task has no workflow for agents to be led through. Pass job_name and workflow_name; "+
-				"get_workflows lists them.", task.ServerLeads).With("argument", "workflow_name")
+			"lead is %s, and the task has no workflow for agents to be led through. Name its job and workflow.",
+			task.ServerLeads).Next("see them", "get_workflows").With("argument", "workflow_name")
 	}
 
 	// A repeated request gets the same reply, even if the workflow has changed since.
@@ -182,7 +183,7 @@ func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTask
 
 	b.o.Changed()
 	return b.taskReply(s), FaultOf("creating the task", err, codes.UnknownProject, "project_id", projectID,
-		remedyProject)
+		"list_projects")
 }
 
 // UpdateTask changes the given fields of a task (seed 004, update_task).
@@ -285,7 +286,7 @@ func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) (*job.
 		}
 		return nil, session.Wrong(codes.HalfAWorkflow,
 			"%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear "+
-				"both; get_workflows lists the workflows.", field, Clip(*value), missing).
+				"both.", field, Clip(*value), missing).Next("see the workflows", "get_workflows").
 			With("argument", field).With("value", Clip(*value)).With("missing", missing)
 	case !hasJob:
 		return nil, nil

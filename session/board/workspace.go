@@ -132,7 +132,7 @@ func (w *Workspace) missing(what string) error {
 	}
 	return session.NotNow(codes.NoDatabase,
 		"This server was started for attempt %s, whose sessions are in the database of its project and nowhere else, "+
-			"and that cannot be used: %s. Nothing was done. Tell the user: %s.", w.Attempt, what,
+			"and that cannot be used: %s. Nothing was done. A person has to correct that: %s.", w.Attempt, what,
 		remedy).With("attempt_id", w.Attempt)
 }
 

@@ -361,7 +361,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 				Refusal: &session.Error{
 					Kind:    session.ToolError,
 					Code:    "c",
-					Message: "m",
+					Message: session.Say("m"),
 					Details: map[string]any{"n": 1},
 				},
 			}},

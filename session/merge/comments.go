@@ -121,7 +121,7 @@ func CommentAttempt(ctx context.Context, e *attempt.Engine, who session.Caller, 
 		refusal, refused := errors.AsType[*session.Error](err)
 		switch {
 		case refused && changes && done == "": // a refused call must have changed nothing
-			r.Notice = new("The comments are kept, but were not sent: " + refusal.Message)
+			r.Notice = new("The comments are kept, but were not sent: " + refusal.For(session.Anyone))
 		case err != nil:
 			return nil, err
 		}
@@ -191,8 +191,9 @@ func changeComments(
 	added, err := b.ChangeComments(ctx, at.ID, remove, add, request)
 	if errors.Is(err, task.ErrSent) {
 		return nil, session.Wrong(codes.UnknownComment,
-			"Nothing was changed: %v, or it is queued. Call comment_attempt with attempt_id alone for those that "+
-				"wait; follow_up with action cancel drops a queued follow-up.", err).
+			"Nothing was changed: %v, or it is queued.", err).
+			Next("see those that wait", "comment_attempt", "attempt_id", at.ID).
+			Next("drop a queued follow-up", "follow_up", "action", attempt.ActionCancel, "attempt_id", at.ID).
 			With("argument", "remove").Because(err)
 	}
 	return added, err
@@ -218,8 +219,8 @@ func sendComments(
 			return nil
 		case len(all) == 0:
 			return session.NotNow(codes.NoComments,
-				"No comments on attempt %s wait to be sent. Pass comments; what was sent is the prompt of an "+
-					"execution in get_attempt.", at.ID).With("attempt_id", at.ID)
+				"No comments on attempt %s wait to be sent. Add one first.", at.ID).
+				Next("see those that were sent", "get_attempt", "attempt_id", at.ID).With("attempt_id", at.ID)
 		}
 		ids := xslices.Map(all, func(c task.Comment) string { return c.ID })
 		prompt := commentsPrompt(at, all)
@@ -244,8 +245,8 @@ func sendComments(
 		return nil
 	}
 	return session.NotNow(codes.CommentsChanged,
-		"The comments on attempt %s are being sent or removed by other calls. Call comment_attempt with attempt_id "+
-			"alone for those that wait.", at.ID).With("attempt_id", at.ID)
+		"The comments on attempt %s are being sent or removed by other calls.", at.ID).
+		Next("see those that wait", "comment_attempt", "attempt_id", at.ID).With("attempt_id", at.ID)
 }
 
 // commentsPrompt returns the text of the follow-up with these comments, which are in order.
@@ -347,9 +348,10 @@ func (d *commented) comment(ctx context.Context, field string, given CommentArg)
 func (d *commented) missing(field string, repo *task.AttemptRepo, c *task.Comment, lines map[int]string) error {
 	if len(lines) == 0 {
 		return session.Wrong(codes.NotInDiff,
-			"%s.file: %q has no lines of side %s in the changes of repository %s. get_attempt lists changed_files; "+
-				"an added file has only the side new, a deleted one only old, a binary one neither.", field,
+			"%s: %q has no lines of side %s in the changes of repository %s. An added file has only "+
+				"the side new, a deleted one only old, a binary one neither.", field+".file",
 			board.Clip(c.File), c.Side, repo.RepoName).
+			Next("see the changed files", "get_attempt_diff", "attempt_id", d.at.ID).
 			With("argument", field+".file").With("value", board.Clip(c.File))
 	}
 
@@ -359,9 +361,9 @@ func (d *commented) missing(field string, repo *task.AttemptRepo, c *task.Commen
 	}
 	hint := fmt.Sprintf("Its last line is %d.", last)
 	if d.at.Elsewhere(d.e.Here) {
-		hint = "The attempt is on another machine: name a line of get_attempt_diff."
+		hint = "The attempt is on another machine: name a line of its diff."
 	}
-	return session.Wrong(codes.NotInDiff, "%s.line: %q has no line %d on side %s. %s", field, board.Clip(c.File),
+	return session.Wrong(codes.NotInDiff, "%s: %q has no line %d on side %s. %s", field+".line", board.Clip(c.File),
 		c.Line, c.Side, hint).
 		With("argument", field+".line").With("value", c.Line)
 }
@@ -373,8 +375,8 @@ func (d *commented) repo(field string, given *string) (*task.AttemptRepo, error)
 	}
 	if attempt.InPlace(d.at) {
 		return nil, session.NotNow(codes.InPlace,
-			"The run %s works in the project itself, so it has no diff whose lines could be commented. Send it a "+
-				"message with follow_up.", d.at.ID).With("attempt_id", d.at.ID)
+			"The run %s works in the project itself, so it has no diff whose lines could be commented.", d.at.ID).
+			Next("send it a message", "follow_up", "attempt_id", d.at.ID).With("attempt_id", d.at.ID)
 	}
 
 	var names []string

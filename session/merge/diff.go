@@ -109,8 +109,7 @@ func (c *comparison) compare(ctx context.Context) error {
 	}):
 	case len(c.paths) > 0:
 		all := xslices.Map(c.paths, func(p string) string { return fmt.Sprintf("%q", board.Clip(p)) })
-		c.note("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all "+
-			"changes.", board.Enumerate(all, "none"))
+		c.note("None of these paths is changed: %s. All changes are shown without paths.", board.Enumerate(all, "none"))
 	default:
 		c.note("Nothing is changed.")
 	}
@@ -195,14 +194,13 @@ func noWorkspace(now *task.AttemptDetails) string {
 	state := board.ExecutionState(now.Execution.State)
 	switch {
 	case now.Execution.State.Open():
-		return fmt.Sprintf("The worktrees are not created yet: the attempt is %s. Call again when get_attempt "+
-			"returns state running.", state)
+		return fmt.Sprintf("The worktrees are not created yet: the attempt is %s. Try again when it is running.",
+			state)
 	case now.Attempt.Error != nil:
-		return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Why: %s Start a new attempt "+
-			"with start_task_attempt.", state, sentence(*now.Attempt.Error))
+		return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Why: %s Start a new "+
+			"attempt.", state, sentence(*now.Attempt.Error))
 	}
-	return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Start a new attempt with "+
-		"start_task_attempt.", state)
+	return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Start a new attempt.", state)
 }
 
 // sentence formats a text as a sentence.
@@ -220,8 +218,8 @@ func checkPath(field, given string) error {
 	if strings.TrimSpace(given) == "" || strings.ContainsRune(given, 0) || len(given) > 4096 ||
 		!filepath.IsLocal(local) || path.Clean(filepath.ToSlash(local)) == ".git" {
 		return session.Wrong(codes.BadPath,
-			"%s contains %q, which is not a path in a worktree. Pass paths as in changed_files, or folders, relative "+
-				"to the worktree.", field, board.Clip(given)).
+			"%s contains %q, which is not a path in a worktree. Name changed files, or folders, relative to the "+
+				"worktree.", field, board.Clip(given)).
 			With("argument", field).With("value", board.Clip(given))
 	}
 	return nil

@@ -139,8 +139,7 @@ func targetIdle(ctx context.Context, e *attempt.Engine, target string) error {
 	for _, at := range all {
 		if at.Branch == target && at.State.Open() {
 			refused := attempt.AgentRuns(at.ID)
-			refused.Message = fmt.Sprintf("Nothing was changed: the branch %s is that of another attempt. %s", target,
-				refused.Message)
+			refused.Prefix("Nothing was changed: the branch %s is that of another attempt.", target)
 			return refused
 		}
 	}
@@ -251,11 +250,11 @@ func (r *Repo) landed(
 		done, err = k.Update(ctx, l)
 		if err == nil && len(done.Conflicts) > 0 {
 			status = Conflicts
-			r.Notice = new("Resolve these files in the worktree and commit there, by hand or with follow_up, and " +
-				"call again; abort_merge undoes it.")
+			r.Notice = new("Resolve these files in the worktree and commit there, by hand or with a follow-up, and " +
+				"merge or rebase again; or undo the merge.")
 		} else if err == nil {
 			r.Notice = new("Its commits do not fit on the target one by one, so the target was merged into its " +
-				"branch. Merge it with way merge or squash.")
+				"branch. Merge it as a merge commit or as one commit.")
 		}
 	}
 	if err != nil {
@@ -265,8 +264,8 @@ func (r *Repo) landed(
 		status = Unchanged
 	}
 	if status == Unchanged && len(done.Untracked) > 0 {
-		r.Notice = new("There was nothing to do; files that are in no commit are not merged: pass commit: true to " +
-			"commit them.")
+		r.Notice = new("There was nothing to do: files that are in no commit are merged only with commit, which " +
+			"commits them first.")
 	}
 	r.Status = status
 	r.Commit = &done.Commit
@@ -421,8 +420,8 @@ func settled(
 				"to merge, rebase or push from. Commit and push its work there.", id).With("attempt_id", id)
 	}
 	if at.Elsewhere(e.Here) {
-		return b, nil, session.NotNow(codes.Elsewhere, "Attempt %s is on the machine %s. Call a server there.", id,
-			at.Place.Describe()).With("attempt_id", id)
+		return b, nil, session.NotNow(codes.Elsewhere, "Attempt %s is on the machine %s. A server there can do this.",
+			id, at.Place.Describe()).With("attempt_id", id)
 	}
 	if now.Execution.State.Open() {
 		return b, nil, attempt.AgentRuns(id)
@@ -435,8 +434,9 @@ func settled(
 		at.Repos = slices.DeleteFunc(at.Repos, func(r task.AttemptRepo) bool { return r.RepoID != *repo })
 		if len(at.Repos) == 0 {
 			return b, nil, session.Wrong(codes.UnknownRepo,
-				"Attempt %s has no repository with the id %s. get_attempt lists them.", id,
-				board.Clip(*repo)).With("argument", "repo_id").With("value", board.Clip(*repo))
+				"Attempt %s has no repository with the id %s.", id, board.Clip(*repo)).
+				Next("see its repositories", "get_attempt", "attempt_id", id).
+				With("argument", "repo_id").With("value", board.Clip(*repo))
 		}
 	}
 	return b, at, nil
@@ -480,9 +480,9 @@ func eachRepo(
 		if err != nil {
 			err = notMerged(id, r, at.Branch, err)
 			if refused, ok := errors.AsType[*session.Error](err); ok && len(reply.Repos) > 0 {
-				refused.Message = "In " + r.RepoName + ": " + refused.Message
+				refused.Prefix("In %s:", r.RepoName)
 				for _, before := range slices.Backward(reply.Repos) {
-					refused.Message = fmt.Sprintf("%s is %s. %s", before.RepoName, before.Status, refused.Message)
+					refused.Prefix("%s is %s.", before.RepoName, before.Status)
 				}
 				refused.With("done", reply.Repos)
 			}
@@ -497,7 +497,7 @@ func eachRepo(
 
 // notMerged says why a branch was neither merged, rebased nor pushed.
 func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
-	refuse := func(code, format string, args ...any) error {
+	refuse := func(code, format string, args ...any) *session.Error {
 		return session.NotNow(code, format, args...).With("attempt_id", id).With("repo_id", r.RepoID).Because(err)
 	}
 
@@ -511,14 +511,14 @@ func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
 	}
 	if dirty, ok := errors.AsType[*worktree.DirtyError](err); ok {
 		return session.NotNow(codes.NotCommitted,
-			"Nothing was changed: %v. Commit them there and call again, or merge with commit: true, which first "+
-				"commits all that the worktree has.", dirty).
+			"Nothing was changed: %v. Commit them there and try again.", dirty).
+			Next("commit all that the worktree has, and merge it", "merge_attempt", "attempt_id", id, "commit", true).
 			With("attempt_id", id).With("repo_id", r.RepoID).With("files", dirty.Files).Because(err)
 	}
 	if markers, ok := errors.AsType[*worktree.MarkersError](err); ok {
 		return session.NotNow(codes.NotMerged,
-			"Nothing was merged: %v. Resolve the conflicts there and commit, or pass force: true to merge the files "+
-				"as they are.", markers).
+			"Nothing was merged: %v. Resolve the conflicts there and commit.", markers).
+			Next("merge the files as they are", "merge_attempt", "attempt_id", id, "force", true).
 			With("attempt_id", id).With("repo_id", r.RepoID).With("files", markers.Files).Because(err)
 	}
 
@@ -526,11 +526,11 @@ func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
 	case errors.Is(err, worktree.ErrInUse):
 		return attempt.AgentRuns(id)
 	case errors.Is(err, worktree.ErrMoved):
-		return refuse(codes.TargetMoved, "Nothing was changed: %v. Call again.", err)
+		return refuse(codes.TargetMoved, "Nothing was changed: %v. Try again.", err)
 	case errors.Is(err, worktree.ErrUnfinished):
 		return refuse(codes.MergeUnfinished,
-			"Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge if it is a merge, and "+
-				"call again.", err)
+			"Nothing was changed: %v. Resolve and commit it there, and try again.", err).
+			Next("undo it if it is a merge", "abort_merge", "attempt_id", id)
 	case errors.Is(err, worktree.ErrRejected):
 		return refuse(codes.PushRejected,
 			"%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have "+
@@ -541,11 +541,11 @@ func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
 				"merges: git -C %[4]s merge %[2]s.", err, branch, r.RepoPath, session.InShell(r.RepoPath))
 	case errors.Is(err, worktree.ErrNoBranch):
 		return refuse(codes.NotMerged,
-			"Nothing was changed: %v. Make that branch again, or name another target with change_target, and call "+
-				"again.", err)
+			"Nothing was changed: %v. Make that branch again, and try again.", err).
+			Next("name another target", "change_target", "attempt_id", id)
 	case errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrUnpublished),
 		errors.Is(err, worktree.ErrNotKept):
-		return refuse(codes.NotMerged, "Nothing was changed: %v. Correct that and call again.", err)
+		return refuse(codes.NotMerged, "Nothing was changed: %v. Correct that and try again.", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("merging attempt %s: %w", id, err)
 	}

@@ -219,7 +219,7 @@ func TestDiff(t *testing.T) {
 	none, text := diff(r.AttemptID, nil, "b.txt", "README")
 	testkit.Equal(t, text, "", "of paths that are not changed")
 	testkit.ContainsAll(t, deref(none.Notice),
-		[]string{"None of these paths is changed", `"b.txt", "README"`, "get_attempt"})
+		[]string{"None of these paths is changed", `"b.txt", "README"`, "without paths"})
 
 	why := func(id string, says ...string) string {
 		t.Helper()
@@ -246,7 +246,7 @@ func TestDiff(t *testing.T) {
 	}
 
 	p.Configure(func(c *config.Config) { c.Attempts.Setup = []string{"no-such-setup-program"} })
-	says := why(s.done("! say x").AttemptID, "is failed", "no-such-setup-program", "start_task_attempt")
+	says := why(s.done("! say x").AttemptID, "is failed", "no-such-setup-program", "Start a new attempt.")
 	testkit.True(t, !strings.Contains(says, "not created yet"), "of an attempt without a workspace: %s", says)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	first := s.begin(s.newTask("! await " + filepath.Join(p.Root, "..", "hold")))
@@ -259,7 +259,7 @@ func TestDiff(t *testing.T) {
 	s.notMerged(MergeArgs{Target: the(idle)}, session.StateError, "attempt_running",
 		first.WorkspaceBranch+" is that of another", first.AttemptID)
 	waits := s.begin(s.newTask("! say x"))
-	why(waits.AttemptID, "not created yet", "queued", "get_attempt")
+	why(waits.AttemptID, "not created yet", "queued", "Try again")
 	s.stopAttempt(waits.AttemptID)
 	why(waits.AttemptID, "is stopped", "never ran")
 	s.stopAttempt(first.AttemptID)

@@ -12,9 +12,6 @@ import (
 	"deepwork/session/codes"
 )
 
-// AskForInputs ends the error for a start without required inputs.
-const AskForInputs = "Ask the user for what you do not know, and pass them as inputs, by name."
-
 // ParseInputs checks the values with which a workflow is started by its declaration: names, presence and
 // types. It does not check files. A blank value counts as absent. The result has the author's order, with
 // defaults for absent values.
@@ -46,8 +43,9 @@ func ParseInputs(wf *job.Workflow, given map[string]Value) (Map, error) {
 		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' has no input %s. It takes:%s", wf.Name,
 			session.Quoted(unknown), describeInputs(wf)).With("unknown", unknown)
 	case missing != nil:
-		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' needs inputs that were not given:%s\n%s", wf.Name,
-			strings.Join(missing, ""), AskForInputs).With("missing", len(missing))
+		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' needs inputs that were not given:%s\n", wf.Name,
+			strings.Join(missing, "")).
+			Ask("say what is not known of them, and pass them as inputs, by name").With("missing", len(missing))
 	}
 
 	return in, CheckRoom(in, nil)

@@ -311,8 +311,8 @@ func (r *Store) Definition(hash string) ([]byte, error) {
 func Explain(err error) error {
 	if errors.Is(err, task.ErrDamaged) && session.CodeOf(err) == "" {
 		return session.NotNow(codes.StoreDamaged,
-			"The database of this project is damaged, and this call has changed nothing: %v. Tell the user.",
-			err).Because(err)
+			"The database of this project is damaged, and this call has changed nothing: %v.", err).
+			Ask("restore it").Because(err)
 	}
 	return store.Refused(err)
 }
@@ -336,8 +336,9 @@ func (r *Store) Unreadable(id string, err error) error {
 // Unknown returns the error for a session that does not exist, as far as the caller may know.
 func (r *Store) Unknown(id string) *session.Error {
 	return session.NotNow(codes.UnknownSession,
-		"Session '%s' not found in this project. get_workflows lists the sessions that you can go on with, in "+
-			"resumable and stack; start_workflow begins a new one.", id).With("session_id", id)
+		"Session '%s' not found in this project.", id).
+		Next("see the sessions that can be resumed, in resumable and stack", "get_workflows").
+		Next("begin a new one", "start_workflow").With("session_id", id)
 }
 
 // Missing returns the error for a session that is not stored. It names a file that can be imported, if there
@@ -345,8 +346,8 @@ func (r *Store) Unknown(id string) *session.Error {
 func (r *Store) Missing(id string) *session.Error {
 	e, dir := r.Unknown(id), filepath.Join(r.root, ".deepwork", "tmp")
 	if info, err := os.Lstat(filepath.Join(dir, state.ExportName(id))); err == nil && info.Mode().IsRegular() {
-		e.Message += fmt.Sprintf(" A file of it is in the project: `deepwork sessions import %s` makes it a session, "+
-			"if the user wants that and runs it at a terminal.",
+		e.Add("A file of it is in the project: `deepwork sessions import %s` makes it a session, if a person "+
+			"wants that and runs it at a terminal.",
 			session.InShell(filepath.Join(dir, state.ExportName(id))))
 	}
 	files, err := fs.Glob(os.DirFS(dir), state.ExportName("????????"))
@@ -354,8 +355,8 @@ func (r *Store) Missing(id string) *session.Error {
 		return e
 	}
 	if stored, err := r.List(context.Background(), store.SessionQuery{Limit: 1}); err == nil && len(stored) == 0 {
-		e.Message += " The project has files of sessions, and its database has no session: if the folder was moved " +
-			"here, `deepwork where --adopt OLD-PATH` takes over what it had there."
+		e.Add("The project has files of sessions, and its database has no session: if the folder was moved here, " +
+			"`deepwork where --adopt OLD-PATH` takes over what it had there.")
 	}
 
 	return e
@@ -363,7 +364,7 @@ func (r *Store) Missing(id string) *session.Error {
 
 // ProjectGone returns the error of a call that needs a project folder which cannot be reached.
 func ProjectGone(root string, err error) error {
-	return session.NotNow(codes.ProjectGone, "The project folder %s cannot be reached: %v. Restore it and call again.",
+	return session.NotNow(codes.ProjectGone, "The project folder %s cannot be reached: %v. Restore it and try again.",
 		root, err).Because(err)
 }
 
@@ -373,7 +374,7 @@ func NotSaved(id string, err error) error {
 		return err
 	}
 	return session.NotNow(codes.NotSaved,
-		"Session '%s' could not be saved, so nothing has moved: %v. Correct that and make the same call again.", id,
+		"Session '%s' could not be saved, so nothing has moved: %v. Correct that and try again.", id,
 		err).With("session_id", id).Because(err)
 }
 

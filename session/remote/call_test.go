@@ -53,12 +53,12 @@ func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 func TestReq003_2_4_and_5_2_FailureSaysWhatTheSourceSaid(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
 		c := s.start(workflow(t, "broken", false, script{err: &source.RefusedError{Text: "disk 7 is full"}}), `{}`)
-		testkit.ContainsAll(t, c.over(Failed, "workflow_failed").Message,
+		testkit.ContainsAll(t, c.over(Failed, "workflow_failed").Error(),
 			[]string{"'broken'", "'plant'", "disk 7 is full", c.id()})
 		testkit.True(t, s.log.has("level=WARN", "disk 7 is full", c.id()), "not logged: %s", s.log)
 		long := s.does(false, script{err: &source.RefusedError{Text: strings.Repeat("é", 50_000)}}).over(Failed,
 			"workflow_failed")
-		testkit.True(t, len([]rune(long.Message)) <= maxWords+1000, "%d characters", len([]rune(long.Message)))
+		testkit.True(t, len([]rune(long.Error())) <= maxWords+1000, "%d characters", len([]rune(long.Error())))
 	})
 }
 
@@ -86,8 +86,8 @@ func TestReq003_7_1_ATerminalAnswerIsFinal(t *testing.T) {
 		testkit.Equal(t, *r.SourceExecutionID, "q", "%+v, %d polls", r, p.polls)
 
 		e := s.does(true, script{accepted: new(output(`[3]`))}).over(Failed, "workflow_failed")
-		testkit.True(t, strings.Contains(e.Message, "executionType: sync") &&
-			string(e.Details["run"].(*Run).Result) == `[3]`, "%q", e.Message)
+		testkit.True(t, strings.Contains(e.Error(), "executionType: sync") &&
+			string(e.Details["run"].(*Run).Result) == `[3]`, "%q", e.Error())
 	})
 }
 
@@ -123,7 +123,7 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 			call.ends()
 			return
 		}
-		testkit.Contains(t, call.over(TimedOut, "workflow_timed_out").Message, c.words)
+		testkit.Contains(t, call.over(TimedOut, "workflow_timed_out").Error(), c.words)
 		testkit.Equal(t, time.Since(began), c.want, "took %v, cancelled %v, busy %d", time.Since(began),
 			p.cancelled, p.busy)
 		testkit.Need(t, len(p.cancelled) == c.cancelled, "took %v, cancelled %v, busy %d", time.Since(began),
@@ -185,14 +185,14 @@ func TestReq003_7_4_AsyncFailure(t *testing.T) {
 			lasts:  time.Second,
 			answer: source.Answer{State: source.Failed, Error: "row 12 is bad", Output: json.RawMessage(`{"row":12}`)},
 		}).over(Failed, "workflow_failed")
-		testkit.True(t, strings.Contains(e.Message, "row 12 is bad") &&
+		testkit.True(t, strings.Contains(e.Error(), "row 12 is bad") &&
 			string(e.Details["run"].(*Run).Result) == `{"row":12}`, "%+v", e)
 
 		c := s.does(true, script{
 			lasts:  time.Second,
 			answer: source.Answer{State: source.Cancelled, Error: "by an operator"},
 		})
-		testkit.Contains(t, c.over(Cancelled, "workflow_cancelled").Message, "by an operator")
+		testkit.Contains(t, c.over(Cancelled, "workflow_cancelled").Error(), "by an operator")
 	})
 }
 
@@ -243,7 +243,7 @@ func TestReq003_7_5_ACancelIsToldAsTheSourceAnsweredIt(t *testing.T) {
 	}, func(t *testing.T, c answer, p *plant, open opener) {
 		p.onCancel = func(string) (*source.Answer, error) { return &c.Answer, c.err }
 		s := open(nil)
-		testkit.Contains(t, s.does(true, script{lasts: time.Hour}).cancelled().Message, c.says)
+		testkit.Contains(t, s.does(true, script{lasts: time.Hour}).cancelled().Error(), c.says)
 		testkit.Equal(t, s.log.has("level=WARN", "the handle is stuck"), c.err != nil, "logged")
 	})
 }
@@ -267,7 +267,7 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 
 func TestAPanicOfASourceEndsItsRunAlone(t *testing.T) {
 	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
-		testkit.Contains(t, s.does(false, script{panics: true}).over(Unknown, "workflow_unknown").Message, "cursed")
+		testkit.Contains(t, s.does(false, script{panics: true}).over(Unknown, "workflow_unknown").Error(), "cursed")
 		testkit.True(t, s.log.has("panicked", "Execute"), "%s", s.log)
 		s.does(false, script{}).ends() // in the slot that was given back
 	})

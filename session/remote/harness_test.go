@@ -553,7 +553,7 @@ func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...
 	testkit.Need(t, ok, "err = %v, want %s %s", err, kind, code)
 	testkit.Need(t, e.Kind == kind, "err = %v, want %s %s", err, kind, code)
 	testkit.Need(t, e.Code == code, "err = %v, want %s %s", err, kind, code)
-	testkit.ContainsAll(t, e.Message, words)
+	testkit.ContainsAll(t, e.Error(), words)
 }
 
 // bubble runs a test with simulated time, a plant and a server.

@@ -130,7 +130,7 @@ func TestAStoppedServersRunIsTakenUpAtOnce(t *testing.T) {
 	b.follows()
 	p.end()
 	b.completes(c.id())
-	testkit.ContainsAll(t, c.over(Running, "shutting_down").Message, []string{c.id(), "workflow_status"})
+	testkit.ContainsAll(t, c.over(Running, "shutting_down").Error(), []string{c.id(), "workflow_status"})
 	testkit.True(t, p.started["w"] == 1 && len(p.cancelled) == 0, "started %d, cancelled %v", p.started["w"],
 		p.cancelled)
 }
@@ -416,7 +416,7 @@ func TestCloseCutsOffWhatCannotBeFoundAgain(t *testing.T) {
 			}
 			synctest.Wait()
 			s.stop()
-			testkit.Contains(t, c.over(state, "shutting_down").Message, says)
+			testkit.Contains(t, c.over(state, "shutting_down").Error(), says)
 
 			s = s.again()
 			testkit.Contains(t, *s.is(c.id(), state, "").Error, says)

@@ -213,13 +213,13 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 			s.stop()
 		}
 		err := call.over(c.state, c.code)
-		testkit.Contains(t, err.Message, c.says)
-		testkit.Equal(t, strings.Contains(err.Message, seeFirst), c.look, "it is told to look first: %v", err)
+		testkit.Contains(t, err.Error(), c.says)
+		testkit.Equal(t, strings.Contains(err.Error(), seeFirst), c.look, "it is told to look first: %v", err)
 		if !c.stop { // and who asks later is
 			_, later := s.Outcome(t.Context(), "me", call.id())
 			testkit.Equal(t, strings.Contains(later.Error(), seeFirst), c.look, "later: %v", later)
 		}
-		again := strings.Contains(err.Message, "and call again") || strings.Contains(err.Message, "Call again")
+		again := strings.Contains(err.Error(), "and call again") || strings.Contains(err.Error(), "Call again")
 		testkit.True(t, !again || !c.look, "it is told to call again: %v", err)
 	})
 }
@@ -392,7 +392,7 @@ func TestASourceThatIsAwayIsAskedUntilItIsBack(t *testing.T) {
 		c := s.does(true, script{lasts: time.Minute})
 		synctest.Wait()
 		p.with(func() { p.away = fmt.Errorf("%w: it burnt down", source.ErrAway) })
-		testkit.Contains(t, c.over(TimedOut, "workflow_timed_out").Message, "it burnt down")
+		testkit.Contains(t, c.over(TimedOut, "workflow_timed_out").Error(), "it burnt down")
 		testkit.Equal(t, time.Since(began), 5*time.Minute)
 	})
 }
@@ -418,10 +418,10 @@ func TestASourceThatTellsNoStatus(t *testing.T) {
 		s := open(forEver)
 		e := s.does(true, script{lasts: time.Hour}).over(Unknown, "workflow_unknown")
 		synctest.Wait() // the slot is given back after the caller is told
-		testkit.Contains(t, e.Message, c.said, "%q after %d polls, %+v", e.Message, p.polls, s.Stats())
-		testkit.Need(t, len(e.Message) <= 2000, "%q after %d polls, %+v", e.Message, p.polls, s.Stats())
-		testkit.Equal(t, p.polls, refusals, "%q after %d polls, %+v", e.Message, p.polls, s.Stats())
-		testkit.Equal(t, s.Stats().Running, 0, "%q after %d polls, %+v", e.Message, p.polls, s.Stats())
+		testkit.Contains(t, e.Error(), c.said, "%q after %d polls, %+v", e.Error(), p.polls, s.Stats())
+		testkit.Need(t, len(e.Error()) <= 2000, "%q after %d polls, %+v", e.Error(), p.polls, s.Stats())
+		testkit.Equal(t, p.polls, refusals, "%q after %d polls, %+v", e.Error(), p.polls, s.Stats())
+		testkit.Equal(t, s.Stats().Running, 0, "%q after %d polls, %+v", e.Error(), p.polls, s.Stats())
 	})
 }
 

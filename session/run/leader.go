@@ -115,7 +115,7 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 	if r.SessionID == "" {
 		if r.SessionID, err = d.workplace.Start(ctx, r, "run "+d.attemptLead.Attempt.ID); err != nil {
 			if refused, ok := errors.AsType[*session.Error](err); ok && len(r.Inputs) > 0 && !r.InPlace {
-				refused.Message += " The run works in a git worktree, which has only the files that are committed."
+				refused.Add("The run works in a git worktree, which has only the files that are committed.")
 			}
 			return end, fmt.Errorf("starting the workflow %s/%s: %w", r.JobName, r.WorkflowName, err)
 		}
@@ -240,7 +240,7 @@ func (d *leader) saveAgain(ctx context.Context) error {
 
 func reason(err error) string {
 	if refused, ok := errors.AsType[*session.Error](err); ok {
-		return refused.Message
+		return refused.For(session.Anyone)
 	}
 	return err.Error()
 }

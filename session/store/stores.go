@@ -29,12 +29,12 @@ func Refused(err error) error {
 	if errors.Is(err, ErrBusy) {
 		return session.NotNow(codes.StoreBusy,
 			"The store of this project cannot be written now, and nothing of this call has been carried out: %v. "+
-				"Make the same call again; if this continues, look for a stopped deepwork process of this project, "+
+				"Try again; if this continues, look for a stopped deepwork process of this project, "+
 				"such as one suspended with Ctrl-Z, and continue or end it.", err).Because(err).Wait(time.Second)
 	}
 	return session.NotNow(codes.StoreUnavailable,
-		"The store of this project cannot be used now, and this call has changed nothing: %v. Make the same call "+
-			"again; if this continues, tell the user.", err).Because(err).Wait(time.Second)
+		"The store of this project cannot be used now, and nothing was changed: %v. Try again.", err).
+		Ask("look into it if this continues").Because(err).Wait(time.Second)
 }
 
 // Stores are all stores of a project, as one process uses them. Package backend opens them.

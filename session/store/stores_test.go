@@ -20,7 +20,7 @@ func TestRefused(t *testing.T) {
 	testkit.Need(t, ok, "a busy store is refused with %v", busy)
 	testkit.Equal(t, e.Code, "store_busy", "a busy store is refused with %v", busy)
 	testkit.Need(t, e.Waiting() != nil, "a busy store is refused with %v", busy)
-	testkit.Contains(t, e.Message, "board.db", "a busy store is refused with %v", busy)
+	testkit.Contains(t, e.Error(), "board.db", "a busy store is refused with %v", busy)
 	testkit.Equal(t, Refused(busy), busy, "refused twice")
 
 	unsure := session.NotNow("session_uncertain", "It may have moved or not.").Because(ErrUnavailable)

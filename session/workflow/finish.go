@@ -266,7 +266,8 @@ func (a *sessionActor) movedOn(stepID string) error {
 		"Step '%s' of session '%s' has moved on while this call was under way; nothing was done. get_step says where "+
 			"the session is.", stepID, a.id)
 	if ended, ok := errors.AsType[*session.Error](a.state.Ended()); ok && a.state.Status != machine.Active {
-		e.Message = "While this call was under way, another one ended the session; nothing was done. " + ended.Message
+		e.Message, e.Steps = ended.Message, ended.Steps
+		e.Prefix("While this call was under way, another one ended the session; nothing was done.")
 	}
 	return e.With("step_id", stepID)
 }

@@ -194,8 +194,7 @@ func (e *Engine) callee(
 	st := of.Job.Step(stepID)
 	refuse := func(err error) (*machine.State, *begunCall, *store.SessionWrite, error) {
 		if refused, ok := err.(*session.Error); ok {
-			refused.Message = fmt.Sprintf("Step '%s' is the workflow '%s', which cannot begin, so nothing has "+
-				"moved: %s", stepID, st.Call, refused.Message)
+			refused.Prefix("Step '%s' is the workflow '%s', which cannot begin, so nothing has moved:", stepID, st.Call)
 		}
 		return nil, nil, nil, err
 	}
@@ -234,10 +233,10 @@ func (e *Engine) callee(
 	}
 	inputs, err := CheckInputs(root, wf, parent.CallValues(of, st, wf))
 	if refused, ok := err.(*session.Error); ok {
-		refused.Message = strings.Replace(refused.Message, outputs.AskForInputs,
-			"Its entry does not name them, or what it names is blank, was not handed in, or was left out by a "+
-				"condition: hand that in (go_to_step leads back to their steps), or have the user correct the job, "+
-				"for example with required: false.", 1)
+		refused.Steps = nil
+		refused.Add("Its entry does not name them, or what it names is blank, was not handed in, or was left out by " +
+			"a condition: hand that in (go_to_step leads back to their steps), or have the user correct the job, " +
+			"for example with required: false.")
 	}
 	if err != nil {
 		return refuse(err)

@@ -178,7 +178,7 @@ func (a *sessionActor) elsewhereThen(err error) error {
 	e, ok := errors.AsType[*session.Error](err)
 	last, here := a.row.PlaceOf(), a.engine.Place
 	if ok && e.Code == codes.FileNotFound && last != nil && here != nil && !last.Is(*here) {
-		e.Message += fmt.Sprintf(" This session was moved last on the machine %s: if the file is there, call a "+
+		e.Add("This session was moved last on the machine %s: if the file is there, call a "+
 			"server there.", last.Describe())
 	}
 	return err
@@ -198,7 +198,7 @@ func (a *sessionActor) repeated(err error, same func(outputs.Map) bool) error {
 		}
 
 		if p := a.state.Progress(r.StepID); p.Done() && len(p.Outputs) > 0 && same(p.Outputs) {
-			e.Message += fmt.Sprintf(" These are the outputs of step '%s', which is finished already; if you lost "+
+			e.Add("These are the outputs of step '%s', which is finished already; if you lost "+
 				"its reply, call get_step, or repeat the call with step_id '%s'.", r.StepID, r.StepID)
 		}
 		break

@@ -153,11 +153,11 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 }
 
 func (s *Site) stopped(who session.Caller, r *http.Request, a *attempt.AttemptReply) string {
-	return s.withNotice(who, sameTab(r), inPages(who, board.OrEmpty(a.Notice)))
+	return s.withNotice(who, sameTab(r), board.OrEmpty(a.Notice))
 }
 
 func (s *Site) followedUp(who session.Caller, r *http.Request, f *attempt.FollowUpReply) string {
-	said := inPages(who, board.OrEmpty(f.Notice))
+	said := board.OrEmpty(f.Notice)
 	switch {
 	case f.Status == attempt.FollowUpStarted:
 		said = "The agent goes on with it as soon as a slot is free."
@@ -217,7 +217,7 @@ func integrate[A any](
 		if done.TaskDone { // the page Now shows the next one
 			next = back(r, next)
 		}
-		return s.withNotice(who, next, outcome(who, done))
+		return s.withNotice(who, next, outcome(done))
 	})
 	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 		defer s.Touch(store.AttemptChanged + ":" + r.PathValue("attempt_id"))
@@ -238,7 +238,7 @@ var outcomes = map[string]string{
 }
 
 // outcome tells people what a call did.
-func outcome(who session.Caller, r *merge.Reply) string {
+func outcome(r *merge.Reply) string {
 	var lines []string
 	for _, m := range r.Repos {
 		line := m.RepoName + ": " + outcomes[m.Status] + " " + m.TargetBranch
@@ -247,7 +247,7 @@ func outcome(who session.Caller, r *merge.Reply) string {
 		}
 		lines = append(lines, line+".")
 		if m.Notice != nil && m.Status != merge.Conflicts { // which the page shows
-			lines = append(lines, inPages(who, *m.Notice))
+			lines = append(lines, *m.Notice)
 		}
 		if n := len(m.Untracked); n > 0 && m.Status != merge.Conflicts {
 			lines = append(lines, fmt.Sprintf("In no commit, and so left in the worktree: %s.",
@@ -263,39 +263,3 @@ func outcome(who session.Caller, r *merge.Reply) string {
 	}
 	return strings.Join(lines, "\n")
 }
-
-// inPages rewords a message to agents for a reader of pages: forms replace tools.
-func inPages(who session.Caller, message string) string {
-	if who.Owner {
-		message = session.ToUser.Replace(message)
-	}
-	return toForms.Replace(message)
-}
-
-var toForms = strings.NewReplacer(
-	"merge with commit: true", "merge it on its page, with what is not committed", "pass commit: true",
-	"merge it on its page, with what is not committed",
-	"by hand or with follow_up", "by hand or with a follow-up", "have the agent do it with follow_up",
-	"have the agent do it with a follow-up",
-	", or undo it with abort_merge", ", or undo the merge", "abort_merge undoes it", "or undo the merge",
-	"Stop it with stop_attempt", "Stop it", "or call stop_attempt first", "or stop the agent first",
-	"Call stop_attempt first", "Stop the agent first",
-	"Call follow_up to have it done", "Send it again to have it done", "with start_task_attempt", "",
-	"Use action queue to send this prompt", "Queue this prompt", "Merge it with way merge or squash",
-	"Merge it as a merge commit or as one commit",
-	"and call again", "and try again", "Call again", "Try again", "call again", "try again", "then call again",
-	"then try again",
-	"; list_executors describes them", "", "; list_executors lists the available ones", "", "Ask your user to raise",
-	"Raise", "once your user has done this: ", "after this: ",
-	"list_tasks gives the tasks of a project", "The board shows those that you see",
-	"Pass an id as the tools give it, such as", "An id looks like",
-	"get_workflows lists the workflows", "the page Jobs lists the workflows",
-	"Set the status of those to done with update_task once they are", "Move those to done once they are",
-	"Call delete_task again", "Delete it again", "Call get_attempt to see its state",
-	"Reload the page to see its state", "Check with get_task or get_attempt whether", "Reload the page to see whether",
-	"Call comment_attempt with attempt_id alone for those that wait", "Reload the page for those that wait",
-	"; follow_up with action cancel drops a queued follow-up", "", "drop it first with follow_up and action cancel",
-	"drop it first",
-	"get_attempt lists its executions", "the page lists its executions", ", or change depends_on of this one",
-	", or remove it from those that this one waits for",
-)

@@ -241,7 +241,7 @@ func (s *Site) addTask(ctx context.Context, who session.Caller, r *http.Request)
 	if err != nil {
 		why := err.Error()
 		if refused, ok := errors.AsType[*session.Error](err); ok {
-			why = inPages(who, refused.Message)
+			why = refused.For(s.audience(ctx, who))
 		}
 		return s.withNotice(who, next, "The task is on the board, but no agent was started. "+why), nil
 	}

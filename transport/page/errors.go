@@ -78,7 +78,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	who := session.CallerOf(r.Context())
 	what := err.Error()
 	if refused, ok := errors.AsType[*session.Error](err); ok {
-		what = inPages(who, refused.Message) // without the word that names its kind for agents
+		what = refused.For(s.audience(r.Context(), who))
 		argument, _ := refused.Details["argument"].(string)
 		if refused.Code == codes.MalformedID && status == http.StatusNotFound {
 			what = fmt.Sprintf("There is no such %s.", strings.TrimSuffix(argument, "_id"))
@@ -94,9 +94,6 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		if !who.Owner {
 			what = "The server could not do this."
 		}
-	}
-	if r.Method == http.MethodPost {
-		what = s.titled(r.Context(), who, what)
 	}
 	if r.Method != http.MethodGet && r.Header.Get("HX-Request") != "" {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -15,11 +15,12 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/google/uuid"
 
 	"deepwork/actor/xslices"
 	"deepwork/catalog/job"
@@ -84,20 +85,44 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, do action) (next stri
 	return do(r.Context(), session.CallerOf(r.Context()), r)
 }
 
-var taskID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+// stepLeads begin the sentences about next steps that pages have, by the tools of agents that do the same.
+var stepLeads = map[string]string{
+	"abort_merge":        "You can ",
+	"change_target":      "You can ",
+	"comment_attempt":    "Reload the page to ",
+	"delete_task":        "You can ",
+	"follow_up":          "You can ",
+	"get_attempt":        "Reload the page to ",
+	"list_tasks":         "Open the board to ",
+	"merge_attempt":      "You can ",
+	"start_task_attempt": "You can ",
+	"stop_attempt":       "You can ",
+	"update_task":        "You can ",
+}
 
-// titled replaces the ids of tasks in a message by their titles, for tasks that the caller sees.
-func (s *Site) titled(ctx context.Context, who session.Caller, message string) string {
-	if s.Board == nil {
-		return message
-	}
-	return taskID.ReplaceAllStringFunc(message, func(id string) string {
-		t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: id})
+// audience words errors for a reader of pages: by the titles of tasks that they see, and by what pages can do.
+func (s *Site) audience(ctx context.Context, who session.Caller) session.Audience {
+	return session.Audience{Value: func(value string) string {
+		if s.Board == nil || uuid.Validate(value) != nil {
+			return value
+		}
+		t, err := s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: value})
 		if err != nil {
-			return id
+			return value
 		}
 		return `"` + jsontext.Clip(t.Title, 80) + `"`
-	})
+	}, Step: func(step session.Step) string {
+		if step.Tool == "" && !who.Owner {
+			return session.Agents.Step(step)
+		}
+		if step.Tool == "" {
+			return session.Order(step)
+		}
+		if lead := stepLeads[step.Tool]; lead != "" {
+			return lead + step.Do + "."
+		}
+		return ""
+	}}
 }
 
 // isOtherPage reports whether a URL is of another page than the one that a request was sent from.

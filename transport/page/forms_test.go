@@ -359,8 +359,8 @@ func TestField18_TheUserIsAddressed(t *testing.T) {
 	root := pagetest.Project(t)
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents})
 	for token, want := range map[string]string{
-		"":        "You have not approved what the project",
-		tokens[0]: "The user has not approved what the project",
+		"":        ">What the project",
+		tokens[0]: "Ask the user to run",
 	} {
 		s := serve(t, root, web.Options{TokenFile: map[bool]string{true: file}[token != ""]})
 		task, b := pagetest.Connect(t, s.url, token).Task("t", "d"), s.browser(t)
@@ -489,7 +489,7 @@ func TestErrorPages(t *testing.T) {
 		{"GET", "/tasks/" + hostile, 404, "Not found"},
 		{"GET", "/board?project=x" + url.QueryEscape(pagetest.Hostile), 404, "Not found"},
 		{"GET", "/attempts/00000000-0000-0000-0000-000000000000", 404, "Not found"},
-		{"GET", "/tasks/00000000-0000-4000-8000-000000000000", 404, "The board shows those that you see"},
+		{"GET", "/tasks/00000000-0000-4000-8000-000000000000", 404, "Open the board to see"},
 		{"GET", "/jobs/none", 404, "There is no job"},
 		{"GET", "/sources/executions/none", 404, "Not found"},
 		{"GET", "/sessions/" + p.session + "/output?path=none", 404, "has delivered no file"},

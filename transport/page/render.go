@@ -129,9 +129,6 @@ func (f frame) May(right string) bool {
 	return !f.ReadOnly && f.Caller.Has(needed[right])
 }
 
-// InPages rewords a message to agents for the reader of the page.
-func (f frame) InPages(message string) string { return inPages(f.Caller, message) }
-
 func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) ([]byte, error) {
 	query := r.URL.Query()
 	notice := s.notice(who, query)

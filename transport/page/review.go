@@ -208,7 +208,7 @@ func (s *Site) onComments(
 		return "", err
 	}
 	s.Touch(commentsTopic + ":" + done.AttemptID)
-	said := inPages(who, board.OrEmpty(done.Notice))
+	said := board.OrEmpty(done.Notice)
 	if done.Sent != nil {
 		said = cmp.Or(said, "The agent goes on with the comments as soon as a slot is free.")
 	}

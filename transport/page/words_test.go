@@ -44,7 +44,7 @@ func TestWhatWasDoneWithABranch(t *testing.T) {
 			"--first-parent refs/x": {Status: merge.Aborted, Rescue: &attempt.Rescue{RepoPath: "/r", Ref: "refs/x"}},
 	} {
 		repo.RepoName, repo.TargetBranch = "shop", "main"
-		testkit.Equal(t, outcome(session.Caller{},
+		testkit.Equal(t, outcome(
 			&merge.Reply{Repos: []merge.Repo{repo}, TaskDone: strings.Contains(want, "is done")}), want)
 	}
 }

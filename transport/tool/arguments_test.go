@@ -61,7 +61,7 @@ func TestMapOfTextsAndLists(t *testing.T) {
 		`{"agent_id":"x"}`:              `"agent_id": leave it out. A subagent passes the session_id`,
 	} {
 		_, fault := check.decode(json.RawMessage(raw), new(all))
-		testkit.True(t, fault != nil && strings.Contains(fault.Message, want), "%s: %v, want %q", raw, fault, want)
+		testkit.True(t, fault != nil && strings.Contains(fault.Error(), want), "%s: %v, want %q", raw, fault, want)
 	}
 
 	var got all
@@ -110,7 +110,7 @@ func TestWrongArguments(t *testing.T) {
 	} {
 		_, fault := newArguments("start", reflect.TypeFor[step]()).decode(json.RawMessage(c.raw), new(step))
 		testkit.Need(t, fault != nil && fault.Code == c.code, "%.100s: %v, want %s", c.raw, fault, c.code)
-		testkit.ContainsAll(t, fault.Message, c.says, "%.100s", c.raw)
+		testkit.ContainsAll(t, fault.Error(), c.says, "%.100s", c.raw)
 	}
 
 	var got step
@@ -120,7 +120,7 @@ func TestWrongArguments(t *testing.T) {
 	testkit.Equal(t, string(got.Outputs), `["a.md"]`)
 	testkit.True(t, got.Session == nil, "%v: %+v", fault, got)
 	_, fault = newArguments("none", reflect.TypeFor[NoArgs]()).decode(json.RawMessage(`{"a":1}`), new(NoArgs))
-	testkit.True(t, fault != nil && strings.Contains(fault.Message, "takes no arguments"), "%v", fault)
+	testkit.True(t, fault != nil && strings.Contains(fault.Error(), "takes no arguments"), "%v", fault)
 }
 
 // Each limit allows what has exactly its size.
@@ -158,7 +158,7 @@ func TestLimitsOfArguments(t *testing.T) {
 		}
 		_, fault := newArguments("t",
 			reflect.TypeFor[limited]()).decode(json.RawMessage(`{`+strings.Join(many, ",")+`}`), new(limited))
-		testkit.Contains(t, strings.ToLower(fault.Message), want, "%d arguments", n)
+		testkit.Contains(t, strings.ToLower(fault.Error()), want, "%d arguments", n)
 	}
 }
 
@@ -178,7 +178,7 @@ func FuzzArguments(f *testing.F) {
 		_, err := check.decode(json.RawMessage(raw), &args)
 		testkit.True(t, err != nil || len(args.Outputs) != 0 && string(args.Outputs) != "null",
 			"%q was accepted without outputs", raw)
-		testkit.True(t, err == nil || err.Code != "" && strings.Contains(err.Message, "t"), "%q: %v", raw, err)
+		testkit.True(t, err == nil || err.Code != "" && strings.Contains(err.Error(), "t"), "%q: %v", raw, err)
 		testkit.True(t, err != nil || args.Notes == nil || len([]rune(*args.Notes)) <= 10, "%q: long notes", raw)
 	})
 }
@@ -306,8 +306,8 @@ func TestField10_ValuesInAnotherForm(t *testing.T) {
 	} {
 		_, fault := check.decode(json.RawMessage(raw), new(given))
 		testkit.Need(t, fault != nil, "%s: %v", raw, fault)
-		testkit.Contains(t, fault.Message, want)
-		testkit.True(t, !strings.Contains(fault.Message, "Go "), "%s: %v", raw, fault)
+		testkit.Contains(t, fault.Error(), want)
+		testkit.True(t, !strings.Contains(fault.Error(), "Go "), "%s: %v", raw, fault)
 	}
 }
 

@@ -143,6 +143,9 @@ func refused(e *session.Error) *mcp.CallToolResult {
 		meta = map[string]any{"details_omitted": true}
 	}
 	meta["type"], meta["code"] = string(e.Kind), e.Code
+	if e.Steps != nil {
+		meta["next"] = e.Steps
+	}
 	return &mcp.CallToolResult{
 		Meta:    waiting(labelled(mcp.Meta{ErrorMeta: meta}, e.Details["run"]), e),
 		Content: []mcp.Content{&mcp.TextContent{Text: bounded(e.Error(), ErrorChars)}},

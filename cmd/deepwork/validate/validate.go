@@ -423,10 +423,9 @@ func missingAgents(root string, c *config.Config, checks []*Check) {
 func undefined(err error) string {
 	text := err.Error()
 	if refused, ok := errors.AsType[*session.Error](err); ok {
-		text = refused.Message
+		text = refused.Message.String()
 	}
-	return strings.ReplaceAll(strings.ToLower(text[:1])+strings.TrimSuffix(text[1:], "."), "leave 'variant' out",
-		"leave :VARIANT out")
+	return strings.ToLower(text[:1]) + strings.TrimSuffix(text[1:], ".")
 }
 
 // defines reports whether a config defines an executor.

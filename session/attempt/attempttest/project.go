@@ -206,8 +206,8 @@ func Refused(t testing.TB, err error, kind session.Kind, code string, mentions .
 	}
 
 	for _, m := range mentions {
-		if !strings.Contains(e.Message, m) {
-			t.Errorf("%s does not mention %q: %s", code, m, e.Message)
+		if !strings.Contains(e.Error(), m) {
+			t.Errorf("%s does not mention %q: %s", code, m, err)
 		}
 	}
 }

@@ -181,8 +181,9 @@ func (r *recipe) check(prompt string) error {
 	if err != nil {
 		return session.Wrong(codes.ExecutorUnavailable,
 			"The program of executor %s was not found: %s. Install it, add it to the PATH of the deepwork server, or "+
-				"correct executors in .deepwork/config.yml; list_executors lists the available ones.",
-			r.name, r.program(r.Command)).With("argument", "executor").With("value", r.name)
+				"correct executors in .deepwork/config.yml.",
+			r.name, r.program(r.Command)).Next("see the available ones", "list_executors").
+			With("argument", "executor").With("value", r.name)
 	}
 	if r.Prompt == config.PromptArgument && len(prompt) > MaxArgument() {
 		return session.Wrong(codes.TooLong,

@@ -148,9 +148,9 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 		j := variantOf(&all[i], variant)
 		if j < 0 {
 			names, there := xslices.Map(all[i].Variants, func(v config.Variant) string { return v.Name }),
-				"it has none: leave 'variant' out"
+				"it has none: leave the variant out"
 			if len(names) > 0 {
-				there = "name one of " + strings.Join(names, ", ") + ", or leave 'variant' out"
+				there = "name one of " + strings.Join(names, ", ") + ", or leave the variant out"
 			}
 			return Recipe{}, session.Wrong(codes.UnknownVariant, "The executor %q has no variant %q; %s.", name,
 				variant, there).

@@ -55,12 +55,12 @@ func (b *binding) admit(ctx context.Context, first, readOnly bool) error {
 
 	path := session.InShell(b.folder.Root)
 	return session.NotNow(codes.Untrusted,
-		"The project %q in %s is used elsewhere, and the user has not said that the folder %s belongs to it: any "+
-			"folder can have the same remote and commits. Nothing was read or changed. Ask the user to run "+
-			"`deepwork trust --path %s` in a terminal, with the --store of this server if it has one, then call "+
-			"again. Where there is no terminal, --project %s says it, or the folder under worker.projects in their "+
-			"own config.",
-		b.name, b.where, path, path, session.InShell(b.name))
+		"The project %q in %s is used elsewhere, and no person has said that the folder %s belongs to it: any folder "+
+			"can have the same remote and commits. Nothing was read or changed. Where there is no terminal, --project "+
+			"%s says it, or the folder under worker.projects in the user's own config.",
+		b.name, b.where, path, session.InShell(b.name)).
+		Ask("run `deepwork trust --path %s` in a terminal, with the --store of the server if it has one, then "+
+			"try again", path)
 }
 
 func (b *binding) remembered(f *state.Folder) (bool, error) {

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"deepwork/catalog/task"
 	"deepwork/session/store"
@@ -30,7 +29,7 @@ func (t Tx) depend(of *task.Task, on []string) (changed bool) {
 			continue
 		}
 		if id == of.ID {
-			t.Fail(fmt.Errorf("%w: task %q depends on itself", task.ErrCycle, id))
+			t.Fail(&task.CycleError{Way: []string{id, id}})
 		}
 		switch o := t.findTask(id); {
 		case o == nil:
@@ -51,7 +50,7 @@ func (t Tx) acyclic(id string) {
 			UNION SELECT d.task_id, d.depends_on FROM task_dependencies d JOIN reached r ON d.task_id = r.depends_on)
 		SELECT task_id, depends_on FROM reached`, id)
 	if way := task.Cycle(id, dependsOn); way != nil {
-		t.Fail(fmt.Errorf("%w: %s", task.ErrCycle, strings.Join(way, " depends on ")))
+		t.Fail(&task.CycleError{Way: way})
 	}
 }
 

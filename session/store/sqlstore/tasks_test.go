@@ -109,7 +109,7 @@ func TestTasksThatAreRefused(t *testing.T) {
 			want, text)
 	}
 	const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
-	depend(task.ErrCycle, "depends on itself", before.ID)
+	depend(task.ErrCycle, before.ID+" depends on "+before.ID, before.ID)
 	depend(task.ErrCycle, before.ID+" depends on "+chain[1].ID+" depends on "+before.ID, chain[1].ID)
 	depend(task.ErrCycle, before.ID+" depends on "+chain[3].ID+" depends on ", chain[3].ID)
 	depend(task.ErrDependency, foreign.ID, foreign.ID)
