@@ -133,6 +133,7 @@ type Execution struct {
 	StepID            string
 	Conversation      *string    // its program's name for the conversation; nil means unknown
 	LimitedUntil      *time.Time // when to continue, if a limit of the provider ended it
+	OverLimit         bool       // a limit of its step ended it
 
 	FollowUp     bool
 	Prompt       string // the text for the agent; a follow-up in a new conversation gets more text before it
@@ -161,6 +162,7 @@ type Ending struct {
 	EndedAt      *time.Time // set if no server ran at that time; nil means now; never before its start
 	Conversation *string    // its program's name for the conversation; nil means unknown
 	LimitedUntil *time.Time // set if a limit of the provider ended it
+	OverLimit    bool       // a limit of its step ended it
 	Usage        *Usage     // what its agent reported as used; nil means nothing
 	Resolved     bool       // the merge whose conflicts its attempt had is over
 }

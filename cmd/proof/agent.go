@@ -156,6 +156,8 @@ func (a *agent) exchange(ctx context.Context, p *process, tool string, args map[
 	if strings.Contains(text, forged) {
 		h.fault(believed, "client %d: %s %v: %s", a.number, tool, args, text)
 	}
+	waits, _ := result.Meta["deepwork/waiting"].(map[string]any)
+	t.waits, _ = waits["code"].(string)
 	if result.IsError {
 		meta, _ := result.Meta["deepwork/error"].(map[string]any)
 		t.code, _ = meta["code"].(string)

@@ -11,6 +11,7 @@ type answer struct {
 	kind      kind
 	by        *process
 	code      string // of a refusal
+	waits     string // the code of why the caller can only wait
 	status    string // session_ended: how
 	text      string // the reply as JSON, or why there is none
 	reply     reply  // of a workflow tool
@@ -170,7 +171,7 @@ func (a *answer) read(in input) {
 	case r.Status == "next_step" && r.Feedback != nil:
 		a.said = "pending " + strings.Join(r.Pending, ",")
 	case r.Status == "needs_work" && r.Feedback != nil:
-		a.said = whyHeld(*r.Feedback)
+		a.said = whyHeld(a.waits)
 	case r.Status == "workflow_complete":
 		a.said = "complete " + string(r.AllOutputs)
 	default:
@@ -178,12 +179,12 @@ func (a *answer) read(in input) {
 	}
 }
 
-// whyHeld returns why a step needs work, in the model's form.
-func whyHeld(feedback string) string {
-	switch {
-	case strings.HasPrefix(feedback, "Review running: "):
+// whyHeld returns why a step needs work, in the model's form, by the code of why the call waits.
+func whyHeld(code string) string {
+	switch code {
+	case "review_running":
 		return reviewRuns
-	case strings.HasPrefix(feedback, "Waiting: "):
+	case "person_awaited":
 		return personAwaited
 	}
 	return reviewFailed

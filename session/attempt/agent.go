@@ -35,9 +35,6 @@ type Agent struct {
 	Called      func() time.Time // time of its last call: now, during one; needed with IdleTimeout
 }
 
-// LimitReached is how the error of an execution begins that a limit of its step has ended.
-const LimitReached = "It was ended by a limit of the step: "
-
 // limited ends a running agent that reaches a limit of its step, and returns which limit that is, or "".
 func (a *Agent) limited(r *execution, log string, ended <-chan struct{}) string {
 	if a.Timeout == 0 && a.IdleTimeout == 0 {
@@ -148,7 +145,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		end = r.waitFor(proc, a.Started)
 		close(over)
 		if why := <-reached; why != "" && end.State == task.Stopped {
-			end.State, end.Error = task.Failed, new(LimitReached+why)
+			end.State, end.OverLimit, end.Error = task.Failed, true, new("It was ended by a limit of the step: "+why)
 		}
 	}
 	switch end.fate {
@@ -169,7 +166,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	x.ExitCode = end.ExitCode
 	x.FinalMessage = end.FinalMessage
 	x.Error = end.Error
-	x.LimitedUntil = end.LimitedUntil
+	x.LimitedUntil, x.OverLimit = end.LimitedUntil, end.OverLimit
 	if end.Conversation != nil {
 		x.Conversation = end.Conversation
 	}

@@ -467,8 +467,10 @@ func TestPromptsOfAgentsThatGoOn(t *testing.T) {
 			"outputs": childPrompt(step, children),
 		"# Your step: draft\n\nMerge it. x.go conflicts.\n\nResolve that": mergePrompt(step, "x.go conflicts."),
 		"p\nA person says:\n\nhurry\n":                                    adviceFor("p", " hurry\n"),
-		"did not finish. " + attempt.LimitReached +
-			" 5m. Work so": limitReached(&task.Execution{Error: new(attempt.LimitReached + " 5m.")}),
+		"did not finish. It was ended after 5m. Work so": limitReached(&task.Execution{
+			OverLimit: true,
+			Error:     new("It was ended after 5m."),
+		}),
 	} {
 		testkit.Contains(t, got, want)
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"deepwork/catalog/task"
-	"deepwork/session/attempt"
 	"deepwork/session/attempt/executors"
 	"deepwork/session/judging"
 	"deepwork/session/machine"
@@ -106,7 +105,7 @@ func failedChecks(p *machine.StepProgress) []*judging.Verdict {
 
 // limitReached tells an agent that a limit of the step ended the previous one, or returns "".
 func limitReached(before *task.Execution) string {
-	if before == nil || before.Error == nil || !strings.HasPrefix(*before.Error, attempt.LimitReached) {
+	if before == nil || !before.OverLimit {
 		return ""
 	}
 	return "\nThe last agent of this step did not finish. " + *before.Error +

@@ -21,7 +21,7 @@ const (
 
 	fromExecutions = `id, attempt_id, log_id, session_id, coalesce(workflow_session_id, '') AS ` +
 		`workflow_session_id, coalesce(step_id, '') AS step_id,
-		conversation, limited_until, follow_up, executor, variant, state, coalesce(owner, '') AS owner, ` +
+		conversation, limited_until, over_limit, follow_up, executor, variant, state, coalesce(owner, '') AS owner, ` +
 		`stop_asked, exit_code, created_at, started_at, ended_at,
 		machine_id, machine_name, root, step_id IS NULL AND ` + isLeader + ` AS lead FROM executions `
 
@@ -307,8 +307,9 @@ func (b board) EndExecution(
 		}
 		since := t.clampTime(after, at)
 		t.Exec(`UPDATE executions SET state = ?, conversation = coalesce(?, conversation), limited_until = ?, `+
-			`exit_code = ?, final_message = ?, error = ?, ended_at = ? WHERE id = ?`,
-			e.State, e.Conversation, optional(e.LimitedUntil), e.ExitCode, e.FinalMessage, e.Error, since, executionID)
+			`over_limit = ?, exit_code = ?, final_message = ?, error = ?, ended_at = ? WHERE id = ?`,
+			e.State, e.Conversation, optional(e.LimitedUntil), e.OverLimit, e.ExitCode, e.FinalMessage, e.Error,
+			since, executionID)
 		if x.Lead {
 			t.endSteps(x.AttemptID)
 		} else if x.StartedAt != nil {

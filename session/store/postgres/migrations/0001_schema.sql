@@ -245,6 +245,7 @@ CREATE TABLE executions_all (
 	variant       string,
 	conversation  string,
 	limited_until string,
+	over_limit    boolean NOT NULL DEFAULT false,
 	state         string NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
 	owner         string,
 	stop_asked    string,

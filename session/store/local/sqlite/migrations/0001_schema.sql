@@ -188,6 +188,7 @@ CREATE TABLE executions (
 	variant       TEXT,
 	conversation  TEXT, -- the name that its program gave to it
 	limited_until TEXT, -- set if a limit of the provider ended it
+	over_limit    INTEGER NOT NULL DEFAULT 0, -- whether a limit of its step ended it
 	state         TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
 	owner         TEXT, -- the server that leads it
 	stop_asked    TEXT, -- when that server, or its successor, was asked to stop it
