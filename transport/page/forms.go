@@ -85,20 +85,12 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, do action) (next stri
 	return do(r.Context(), session.CallerOf(r.Context()), r)
 }
 
-// stepLeads begin the sentences about next steps that pages have, by the tools of agents that do the same.
-var stepLeads = map[string]string{
-	"abort_merge":        "You can ",
-	"change_target":      "You can ",
-	"comment_attempt":    "Reload the page to ",
-	"delete_task":        "You can ",
-	"follow_up":          "You can ",
-	"get_attempt":        "Reload the page to ",
-	"list_tasks":         "Open the board to ",
-	"merge_attempt":      "You can ",
-	"start_task_attempt": "You can ",
-	"stop_attempt":       "You can ",
-	"update_task":        "You can ",
-}
+// What pages do of the tools of agents: by a form, and by being loaded again.
+const (
+	formSteps = "abort_merge change_target delete_task follow_up merge_attempt start_task_attempt stop_attempt " +
+		"update_task"
+	reloadSteps = "comment_attempt get_attempt"
+)
 
 // audience words errors for a reader of pages: by the titles of tasks that they see, and by what pages can do.
 func (s *Site) audience(ctx context.Context, who session.Caller) session.Audience {
@@ -112,14 +104,17 @@ func (s *Site) audience(ctx context.Context, who session.Caller) session.Audienc
 		}
 		return `"` + jsontext.Clip(t.Title, 80) + `"`
 	}, Step: func(step session.Step) string {
-		if step.Tool == "" && !who.Owner {
-			return session.Agents.Step(step)
-		}
-		if step.Tool == "" {
+		switch {
+		case step.Tool == "" && who.Owner:
 			return session.Order(step)
-		}
-		if lead := stepLeads[step.Tool]; lead != "" {
-			return lead + step.Do + "."
+		case step.Tool == "":
+			return session.Agents.Step(step)
+		case strings.Contains(formSteps, step.Tool):
+			return "You can " + step.Do + "."
+		case strings.Contains(reloadSteps, step.Tool):
+			return "Reload the page to " + step.Do + "."
+		case step.Tool == "list_tasks":
+			return "Open the board to " + step.Do + "."
 		}
 		return ""
 	}}

@@ -242,7 +242,7 @@ func (r *Tools) withheld(ctx context.Context) []sources.Skipped {
 	}
 	return xslices.Map(settings.WithheldSources(), func(a config.Asked) sources.Skipped {
 		return sources.Skipped{Source: strings.TrimPrefix(a.Key, config.SourcesKey), Reason: fmt.Sprintf(
-			"the user has not approved it (%s): ask them to run `deepwork trust --path %s` in a terminal", a.Text,
+			"it is not approved (%s), which a person does with `deepwork trust --path %s` in a terminal", a.Text,
 			session.InShell(r.Root))}
 	})
 }
