@@ -207,7 +207,9 @@ func TestWorkOfTheProcessThatPutIt(t *testing.T) {
 	}
 	row := a.Claimed("wait", "x", nil)
 	put(t, a, row)
-	testkit.True(t, a.Run(row) && a.Run(row), "it does not run")
+	for range 2 { // the second call finds that it runs
+		testkit.True(t, a.Run(row), "it does not run")
+	}
 	testkit.Until(t, "it is renewed", func() bool { return rowOf(t, a, "wait", "x").Progress != nil })
 	time.Sleep(life) // for what must not happen
 	testkit.Equal(t, rowOf(t, a, "wait", "x").Claims, 1, "claims of work that is renewed")
