@@ -65,6 +65,7 @@ func (j *running) begins(r *round, at time.Time) {
 	j.round = r
 	j.began = at
 	j.done = 0
+	j.last = nil // the files may change while these judge
 	if r.checks != nil {
 		r.checks.Done = j.tell
 	}

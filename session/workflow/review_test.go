@@ -279,6 +279,21 @@ func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
 		toJSON(t, x.r), x.err)
 }
 
+// What the checks have read is not taken for what the files are when the review after them ends.
+func TestAChangeDuringTheReviewAfterChecksIsChecked(t *testing.T) {
+	s := newScript(t, "exit 0")
+	k := checkedProject(t, true, "["+s.yaml("")+"]", reviewedStep)
+	k.write("good.md", "CONTENT OF good.md")
+	_, rev, c, id := k.reviewed(Reviewing{External: true, MaxTries: 9, ReplyWithin: patience})
+	got := rev.held(c, good)
+	k.write("src/a", "changed")
+	rev.unset("wait")
+	x := <-got
+	testkit.True(t, x.err == nil && x.r.Status == replies.NextStep, "%s, %v", toJSON(t, x.r), x.err)
+	testkit.Equal(t, [2]int{s.runs(), rev.calls()}, [2]int{2, 1}, "runs of the check, and of the reviewer: %s",
+		toJSON(t, k.record(id).Progress("one").Submissions))
+}
+
 func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 	p, _, rev, c, id := underReview(t)
 	got := rev.held(c, good)
