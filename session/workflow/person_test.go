@@ -532,3 +532,18 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		testkit.True(t, e.Content != given, "evidence %s", toJSON(t, e))
 	}
 }
+
+// A step that is checked, reviewed and passed by a person is handed in, handed on to the reviewer and to the person,
+// answered, and finished: five transitions, each of which is one write.
+func TestAStepWithAllJudgesTakesFiveWrites(t *testing.T) {
+	s := newScript(t, "exit 0")
+	k := checkedProject(t, true, "["+s.yaml("")+"]", bothStep)
+	k.write("good.md", "CONTENT OF good.md")
+	srv, rev, c, id := k.reviewed()
+	before := k.record(id).Revision
+	waits(t, k.finish(c, good))
+	testkit.Must(t, srv.ReviewFor(ctx, id, "one", k.question(id, "one").Content, machine.Answer{Passed: true}))
+	says(t, k.finish(c, good), replies.NextStep)
+	testkit.Equal(t, k.record(id).Revision-before, 5, "writes")
+	testkit.Equal(t, [2]int{s.runs(), rev.calls()}, [2]int{1, 1}, "runs of the check, and of the reviewer")
+}
