@@ -197,7 +197,7 @@ func TestWorkOfAnotherPlaceGoesOnWhenItsTimeIsOver(t *testing.T) {
 // The process that puts a row can begin it at once. It renews the row, with its progress, as long as it works.
 func TestWorkOfTheProcessThatPutIt(t *testing.T) {
 	p := newProject(t)
-	const life = 600 * time.Millisecond
+	const life = 5 * time.Second
 	a, _ := p.server(t, here, life)
 	b, _ := p.server(t, there, life)
 	ended := make(chan error, 9)

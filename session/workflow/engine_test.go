@@ -96,7 +96,7 @@ func TestReq001_4_4_NoSessionIsAStateError(t *testing.T) {
 	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})), session.StateError, "no_active_session",
 		"No active workflow session")
 	refused(t, refusal(t, c, `{"outputs":{},"session_id":"deadbeef"}`), session.StateError, "unknown_session",
-		"deadbeef", "get_workflows lists the sessions")
+		"deadbeef", "call get_workflows")
 	refused(t, refusal(t, c, `{"outputs":{},"session_id":"../../etc"}`), session.ToolError, "bad_session_id",
 		"../../etc")
 }
