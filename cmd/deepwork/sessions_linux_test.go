@@ -292,8 +292,8 @@ func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 		!strings.Contains(text, "has not used yet"), "%s", text)
 	testkit.ContainsAll(t, text, []string{"finished with sha256:", "reason: I looked at it"})
 	text = mustPrint(t, root, "sessions", "show", id, "--json")
-	testkit.True(t, strings.Count(text, `"kind": "person"`) == 2 && strings.Count(text, `"channel": "terminal"`) == 4,
-		"as JSON: %s", text)
+	testkit.Equal(t, strings.Count(text, `"kind": "override_by_person"`), 2, "verdicts as JSON: %s", text)
+	testkit.Equal(t, strings.Count(text, `"channel": "terminal"`), 4, "overrides and verdicts as JSON: %s", text)
 
 	// go_to_step takes it back; never means nobody.
 	types(t, true, "yes", override("c"))

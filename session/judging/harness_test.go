@@ -40,13 +40,35 @@ func rules(judges ...Judge) Rules {
 	}
 }
 
-func (r Rules) self() Rules  { r.External = false; return r }
-func (r Rules) human() Rules { r.Override = config.OverrideHuman; return r }
-func (r Rules) never() Rules { r.Override = config.OverrideNever; return r }
-func (r Rules) off() Rules   { r.Off = true; return r }
+func (r Rules) self() Rules {
+	r.External = false
+	return r
+}
 
-func (r Rules) account() Rules { r.Account = true; return r }
-func (r Rules) refused() Rules { r.Refused = errors.New("not approved"); return r }
+func (r Rules) human() Rules {
+	r.Override = config.OverrideHuman
+	return r
+}
+
+func (r Rules) never() Rules {
+	r.Override = config.OverrideNever
+	return r
+}
+
+func (r Rules) off() Rules {
+	r.Off = true
+	return r
+}
+
+func (r Rules) account() Rules {
+	r.Account = true
+	return r
+}
+
+func (r Rules) refused() Rules {
+	r.Refused = errors.New("not approved")
+	return r
+}
 
 // notDue are rules with reviews of which none applies to the outputs.
 func notDue(judges ...Judge) Rules {
@@ -95,6 +117,7 @@ func nothing(h *HandIn)  { h.Files = nil }
 func edited(h *HandIn) {
 	h.Content, h.Bound, h.Files = "c2", "b2", []FileHash{{Path: "report.md", SHA256: "c2"}}
 }
+
 func elsewhere(h *HandIn) { h.Bound = "b9" } // what the checks are about has changed, the outputs have not
 
 func waited(id int64) func(*HandIn) { return func(h *HandIn) { h.Waited = id } }
@@ -181,10 +204,22 @@ func (s *Submission) void(notBegun bool) *Submission {
 	return s.Ended(&Void{Why: "the reviewer hung", NotBegun: notBegun}, testTime)
 }
 
-func (s *Submission) number(n int) *Submission { s.Number = n; return s }
-func (s *Submission) told() *Submission        { s.Told = true; return s }
-func (s *Submission) ended() *Submission       { return s.Ended(nil, testTime) }
-func (s *Submission) imported() *Submission    { s.Imported, s.Told = true, true; return s.ended() }
+func (s *Submission) number(n int) *Submission {
+	s.Number = n
+	return s
+}
+
+func (s *Submission) told() *Submission {
+	s.Told = true
+	return s
+}
+
+func (s *Submission) ended() *Submission { return s.Ended(nil, testTime) }
+
+func (s *Submission) imported() *Submission {
+	s.Imported, s.Told = true, true
+	return s.ended()
+}
 
 var whys = []string{"", "NoAccount", "AgentMayNot", "NobodyMay", "Unfit", "ChecksFailed", "SelfReview", "NotReviewed",
 	"ReviewFailed", "UsedUp", "UsedUpBefore", "MovedOn", "Superseded", "Changed", "NoVerdict"}

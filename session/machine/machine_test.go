@@ -309,7 +309,8 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 				By:       "r",
 				Criteria: []replies.CriterionResult{{Criterion: "c", Feedback: new("f")}},
 			}},
-			Void: &judging.Void{Why: "w", Refusal: &session.Error{Kind: session.StateError, Code: "c", Message: session.Say("m")}},
+			Void: &judging.Void{Why: "w", Refusal: &session.Error{Kind: session.StateError, Code: "c",
+				Message: session.Say("m")}},
 		}, {
 			ID:       2,
 			EndedAt:  &at,

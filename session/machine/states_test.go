@@ -71,8 +71,8 @@ func TestStatesNeverChange(t *testing.T) {
 						Texts:   Instructions{},
 					}
 					if random.IntN(3) == 0 {
-						kinds := []judging.Kind{judging.ByReviewer, judging.BySelf, judging.ByReason, judging.ByOverride,
-							judging.Off}
+						kinds := []judging.Kind{judging.ByReviewer, judging.BySelf, judging.ByReason,
+							judging.ByOverride, judging.Off}
 						u := s.Progress(p.Step.ID).Handed()
 						if u == nil || u.EndedAt != nil {
 							u = handed(fmt.Sprint(i), "")

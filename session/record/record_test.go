@@ -280,9 +280,11 @@ func TestInspect(t *testing.T) {
 		Call:      machine.Call{RequestID: new("q")},
 	})
 	asked := &machine.StepProgress{
-		StepID:      "a",
-		StartedAt:   time.Unix(1, 0),
-		Submissions: []*judging.Submission{{ID: 1, Turns: []judging.Turn{{With: judging.ByPerson, At: time.Unix(1, 0)}}}},
+		StepID:    "a",
+		StartedAt: time.Unix(1, 0),
+		Submissions: []*judging.Submission{
+			{ID: 1, Turns: []judging.Turn{{With: judging.ByPerson, At: time.Unix(1, 0)}}},
+		},
 	}
 	change("0000000a", func(s *machine.State) { s.StepProgress = slices.Clone(s.StepProgress).Set("a", asked) })
 

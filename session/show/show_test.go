@@ -130,7 +130,8 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 		judged(judging.Submission{Number: 1, Told: true}, judging.ByReviewer, 4, 3, reused, docs),
 		judged(judging.Submission{}, judging.ByProgram, 2, 2, check(false, "one\ntwo")),
 		void(judging.ByProgram, 2, "make is missing"),
-		judged(judging.Submission{Number: 2, Imported: true, Files: []judging.FileHash{b}}, judging.ByReviewer, 1, 1, reused),
+		judged(judging.Submission{Number: 2, Imported: true, Files: []judging.FileHash{b}}, judging.ByReviewer, 1, 1,
+			reused),
 		judged(judging.Submission{Number: 3, Files: []judging.FileHash{b}}, judging.ByReviewer, 1, 1),
 	}
 
@@ -170,7 +171,9 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 			StartedAt:   at(4),
 			CompletedAt: then(1),
 			Finished:    7,
-			Overrides:   []judging.Override{{At: at(1), Identity: "ann", Reason: "r", Skipped: []string{"doc", "step"}}},
+			Overrides: []judging.Override{
+				{At: at(1), Identity: "ann", Reason: "r", Skipped: []string{"doc", "step"}},
+			},
 			Submissions: []*judging.Submission{
 				finished(&judging.Verdict{Kind: judging.ByShape, Feedback: "no title\nno date"}, person)},
 		},

@@ -439,8 +439,8 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 		toJSON(t, fix))
 	testkit.True(t, fix.Ended.Passed, "%d runs, the record of its last step: %s", s.runs(),
 		toJSON(t, fix))
-	testkit.Equal(t, len(fix.FinishedWith().All(judging.ByProgram)), 1, "%d runs, the record of its last step: %s", s.runs(),
-		toJSON(t, fix))
+	testkit.Equal(t, len(fix.FinishedWith().All(judging.ByProgram)), 1, "%d runs, the record of its last step: %s",
+		s.runs(), toJSON(t, fix))
 }
 
 // A person who lets a workflow go on after the last round does so for the outputs that they were shown.
