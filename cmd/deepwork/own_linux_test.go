@@ -47,7 +47,7 @@ func TestOwnCommandsStartOutsideAnUnapprovedFolder(t *testing.T) {
 	r, text := finish()
 	testkit.True(t, r.IsError, "%s", text)
 	testkit.ContainsAll(t, text,
-		[]string{"The call would start the reviewer in it: sh -c", "deepwork trust --path " + root})
+		[]string{"This would start the reviewer in it: sh -c", "deepwork trust --path " + root})
 
 	types(t, true, "yes", []string{"deepwork", "trust", "--path", root}, "  source mine: sh -c", "  reviewer: sh -c")
 	logged("source in " + root + "\n")
@@ -66,7 +66,7 @@ func TestOwnCommandsStartOutsideAnUnapprovedFolder(t *testing.T) {
 	beginSession(t, client, "one", "Again")
 	r, text = finish()
 	testkit.True(t, r.IsError, "%s", text)
-	testkit.Contains(t, text, "The call would start the reviewer in it: sh -c echo judge")
+	testkit.Contains(t, text, "This would start the reviewer in it: sh -c echo judge")
 }
 
 // A start that is refused because the folder is not approved names the command that would run, also of an executor that
