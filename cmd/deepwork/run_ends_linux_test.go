@@ -356,7 +356,8 @@ func TestBudgetOfARunWhoseProcessIsGone(t *testing.T) {
 	r := p.begin()
 	p.awaits("b", 1)
 	// it goes on with the budgets that it has
-	p.resume("--max-cost", "0.3").refused(1, "Stop it with 'deepwork run stop --path "+p.root+"'")
+	p.resume("--max-cost", "0.3").refused(1, "To stop it first, and resume it with them, run 'deepwork run stop "+
+		p.status().RunID[:8]+" --path "+p.root+"'")
 	r.kill()
 	p.resume("--max-cost", "0.3").paused("0.3 USD")
 	testkit.Equal(t, p.steps(), "a b")
