@@ -98,7 +98,7 @@ func TestAnExecutorReviews(t *testing.T) {
 		read := func(file string) string { return string(testkit.Get(os.ReadFile(filepath.Join(root, file))).Must(t)) }
 		testkit.Equal(t, read("env.txt"), env, "the environment of %s", name)
 		testkit.ContainsAll(t, read("prompt.txt"), []string{"Is it good?", "this is fine"}, "the prompt of %s", name)
-		testkit.Contains(t, read(".deepwork/tmp/session_"+id+".json"), `"reviewer": "executor `+name+`"`)
+		testkit.Contains(t, read(".deepwork/tmp/session_"+id+".json"), `"by": "executor `+name+`"`)
 	}
 }
 
