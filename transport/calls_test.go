@@ -517,7 +517,7 @@ var walk = []mistake{
 	},
 	{
 		wrong: `create_task {"project_id": "00000000-0000-4000-8000-000000000000", "title": "Walk"}`,
-		learn: `(list_projects) lists`,
+		learn: `call (list_projects)`,
 		right: `$1 {}`,
 	},
 	{
@@ -527,7 +527,7 @@ var walk = []mistake{
 	},
 	{
 		wrong: `get_task {"task_id": "00000000-0000-4000-8000-000000000000"}`,
-		learn: `(list_tasks) (?:gives|lists)`,
+		learn: `call (list_tasks)`,
 		right: `$1 {"project_id": "$project"}`,
 	},
 	{

@@ -31,7 +31,7 @@ func CheckID(field, value string) (string, error) {
 	id, err := uuid.Parse(value)
 	if err != nil || len(value) != 36 {
 		return "", session.Wrong(codes.MalformedID,
-			"%s %q is not an id. An id looks like 3b241101-e2bb-4255-8caf-4136c566a962.",
+			"%s %q is not a UUID. An id looks like 3b241101-e2bb-4255-8caf-4136c566a962.",
 			field, Clip(value)).
 			With("argument", field).With("value", Clip(value))
 	}
