@@ -26,7 +26,12 @@ type worded interface {
 }
 
 // Say returns the text that fmt.Sprintf makes of a format and values.
-func Say(format string, args ...any) Text { return Text{{format, args}} }
+func Say(format string, args ...any) Text {
+	if false {
+		_ = fmt.Sprintf(format, args...) // has vet check the formats of Say and its callers
+	}
+	return Text{{format, args}}
+}
 
 // In returns the text, with the values in it worded by word.
 func (t Text) In(word func(string) string) string {
@@ -55,7 +60,7 @@ func (t Text) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // UnmarshalText makes text the only phrase of t.
 func (t *Text) UnmarshalText(text []byte) error {
-	*t = Say(strings.ReplaceAll(string(text), "%", "%%"))
+	*t = Text{{format: strings.ReplaceAll(string(text), "%", "%%")}}
 	return nil
 }
 
