@@ -68,7 +68,7 @@ func asIs(value string) string { return value }
 
 // A Step is something to do next: a call of a tool or, without one, what only a person can do.
 type Step struct {
-	Do   string         `json:"do"` // after "to", or as an order: "stop it"
+	Do   string         `json:"do"` // after "to", or as an order: "stop it"; it may name the tool
 	Tool string         `json:"tool,omitempty"`
 	Args map[string]any `json:"arguments,omitempty"`
 }
@@ -85,6 +85,9 @@ var (
 		if s.Tool == "" {
 			return "Ask the user to " + s.Do + "."
 		}
+		if strings.Contains(s.Do, s.Tool) {
+			return Order(s)
+		}
 		text := "To " + s.Do + ", call " + s.Tool
 		for i, name := range slices.Sorted(maps.Keys(s.Args)) {
 			text += fmt.Sprint([]string{" with ", ", "}[min(i, 1)], name, ": ", s.Args[name])
@@ -99,7 +102,7 @@ var (
 	}}
 )
 
-// Order words what only a person can do for that person.
+// Order words a step for those who can do it: a person or, if it names its tool, an agent.
 func Order(s Step) string { return strings.ToUpper(s.Do[:1]) + s.Do[1:] + "." }
 
 // For returns the error's message and next steps, as its audience is told them.

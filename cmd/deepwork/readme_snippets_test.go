@@ -357,7 +357,7 @@ func TestReadmeVerdict(t *testing.T) {
 }
 
 // withoutCommand are the tools for which people need no command.
-var withoutCommand = []string{"start_workflow", "get_step", "finished_step", "go_to_step", "call_workflow_tool",
+var withoutCommand = []string{"start_workflow", "finished_step", "go_to_step", "call_workflow_tool",
 	"list_workflow_tools", "refresh_workflow_tools", "workflow_status", "cancel_execution", "get_context"}
 
 // Every tool has a command, or is known to have none, so that no message for people names one.

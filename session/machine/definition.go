@@ -97,8 +97,8 @@ func (def *Definition) KeptTexts(entry job.Entry) (Instructions, error) {
 		if !ok {
 			return nil, session.NotNow(codes.InstructionsLost,
 				"The instructions of step '%s' of job '%s' were not kept, because their file was missing when they "+
-					"should have been. Restore the job, or abort the session with abort_workflow.",
-				id, def.Job.Name)
+					"should have been. Restore the job.", id, def.Job.Name).
+				Next("abort the session instead", "abort_workflow")
 		}
 		texts[id] = text
 	}

@@ -126,15 +126,13 @@ func (s *State) Ended() error {
 		why = "was aborted"
 	}
 
-	then := "Start a new one with start_workflow."
-	if s.CalledAs != "" {
-		then = fmt.Sprintf("It was step '%s' of session '%s'. Call get_step with that session_id to go on.", s.CalledAs,
-			*s.ParentSessionID)
+	e := session.NotNow(codes.SessionEnded, "Session '%s' (%s/%s) %s.", s.SessionID, s.JobName, s.WorkflowName, why).
+		With("session_id", s.SessionID).With("status", string(s.Status))
+	if s.CalledAs == "" {
+		return e.Next("start a new one with start_workflow", "start_workflow")
 	}
-	return session.NotNow(codes.SessionEnded,
-		"Session '%s' (%s/%s) %s. %s",
-		s.SessionID, s.JobName, s.WorkflowName, why, then).With("session_id", s.SessionID).With("status",
-		string(s.Status))
+	return e.Add("It was step '%s' of session '%s'.", s.CalledAs, *s.ParentSessionID).
+		Next("see how that goes on", "get_step", "session_id", *s.ParentSessionID)
 }
 
 // current lists the steps that can be finished now.

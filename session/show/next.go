@@ -38,7 +38,7 @@ func value(v string) string {
 // commandOf returns the command line that does what a step's tool does, or "" if there is none.
 func commandOf(s session.Step) string {
 	command := Commands[s.Tool]
-	if command == "" || s.Args["action"] == "cancel" {
+	if command == "" || s.Args["action"] == "cancel" || strings.Contains(s.Do, s.Tool) {
 		return ""
 	}
 
@@ -50,7 +50,7 @@ func commandOf(s session.Step) string {
 			command += " --" + strings.ReplaceAll(name, "_", "-")
 		case v == "queue":
 			command += " --queue"
-		case name == "attempt_id" || name == "task_id":
+		case slices.Contains([]string{"attempt_id", "session_id", "task_id"}, name):
 			id = " " + value(v.(string))
 		}
 	}
@@ -82,6 +82,7 @@ var Commands = map[string]string{
 	"run_workflow":       "run",
 	"get_run":            "run status",
 	"abort_workflow":     "sessions abort",
+	"get_step":           "sessions show",
 	"get_workflows":      "jobs",
 	"list_executors":     "board executors",
 	"comment_attempt":    "board comment",

@@ -87,9 +87,9 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, do action) (next stri
 
 // What pages do of the tools of agents: by a form, and by being loaded again.
 const (
-	formSteps = "abort_merge change_target delete_task follow_up merge_attempt start_task_attempt stop_attempt " +
-		"update_task"
-	reloadSteps = "comment_attempt get_attempt"
+	formSteps = "abort_merge abort_workflow change_target delete_task follow_up merge_attempt start_task_attempt " +
+		"stop_attempt update_task"
+	reloadSteps = "comment_attempt get_attempt get_step"
 )
 
 // audience words errors for a reader of pages: by the titles of tasks that they see, and by what pages can do.
