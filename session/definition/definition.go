@@ -71,8 +71,8 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 		why = cmp.Or(why, "has another version here")
 		return nil, session.NotNow(codes.DefinitionLost,
 			"Session '%s' cannot go on: job '%s' %s, and the definition it goes on with cannot be read (%v). Restore "+
-				"the job, or abort the session with abort_workflow.",
-			s.SessionID, s.JobName, why, err).With("session_id", s.SessionID).Because(err)
+				"the job.", s.SessionID, s.JobName, why, err).
+			Next("abort the session instead", "abort_workflow", "session_id", s.SessionID).With("session_id", s.SessionID).Because(err)
 	}
 	if why != "" && known {
 		def.Notice = fmt.Sprintf("Job '%s' %s. This session goes on with the definition it has, as it was kept; "+
@@ -155,11 +155,10 @@ func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) 
 	why := fmt.Errorf("their instructions, each with the job's common info, have %d bytes together, and %d are "+
 		"the most", total, MaxEntryBytes)
 
-	remedy := "Shorten the files, or have them name other files that are read when they are needed, and make " +
-		"the same call again."
+	remedy := "Shorten the files, or have them name other files that are read when they are needed, and try " +
+		"again."
 	if def.Kept { // edits of the files do not affect it
-		remedy = "Restore the job with shorter instructions and make the same call again, or abort the session with " +
-			"abort_workflow."
+		remedy = "Restore the job with shorter instructions, and try again, or abort the session."
 	}
 	return session.Wrong(codes.InstructionsTooLarge,
 		"The concurrent steps %s of job '%s' cannot begin, so nothing has moved: %v. %s",
@@ -183,8 +182,8 @@ func (d *Store) CheckSchemas(def *machine.Definition) error {
 		for _, o := range def.Job.Step(id).Outputs {
 			if _, err := o.Schema.Compile(def.Job.Dir); err != nil {
 				return session.Wrong(codes.InstructionsMissing,
-					"Workflow '%s' of job '%s' cannot begin: output '%s' of step '%s': %v. Correct that and make the "+
-						"same call again.",
+					"Workflow '%s' of job '%s' cannot begin: output '%s' of step '%s': %v. Correct that and try "+
+						"again.",
 					def.Workflow.Name, def.Job.Name, o.Name, id, err).With("step_id", id).Because(err)
 			}
 		}

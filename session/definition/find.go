@@ -51,9 +51,9 @@ func FindJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job,
 	}
 	if bad := snap.Err(name); bad != nil {
 		return nil, session.Wrong(codes.JobBroken,
-			"Job '%s' in %s does not load:\n%s\nCorrect it, as with the workflow deepwork_jobs/repair (get_workflows "+
-				"lists the errors that remain), and call again.",
-			name, bad.JobDir, bad.Diagnostics.Error()).With("job_name", name).With("job_dir", bad.JobDir)
+			"Job '%s' in %s does not load:\n%s\nCorrect it, as with the workflow deepwork_jobs/repair, and try "+
+				"again.", name, bad.JobDir, bad.Diagnostics.Error()).
+			Next("see the errors that remain", "get_workflows").With("job_name", name).With("job_dir", bad.JobDir)
 	}
 	return nil, session.Wrong(codes.JobNotFound, "Job not found: %s. %s", jsontext.Clip(name, 200), jobsThereAre(snap)).
 		With("job_name", name).With("argument", "job_name").With("value", jsontext.Clip(name, 200))

@@ -118,9 +118,11 @@ func (p *Session) keepingChecks(s *machine.State, def *machine.Definition) (*mac
 		if kept.For(s).Workflow.Find(s.CurrentStepID) < 0 {
 			return nil, session.NotNow(codes.DefinitionLost,
 				"Session '%s' cannot go on: job '%s' was edited, and drops or changes checks or schemas that this "+
-					"session began with (%s), when it did not have the current step '%s'. Tell the user to restore "+
-					"those in job.yml, or abort the session with abort_workflow.",
-				s.SessionID, s.JobName, strings.Join(less, "; "), s.CurrentStepID).With("session_id", s.SessionID)
+					"session began with (%s), when it did not have the current step '%s'.",
+				s.SessionID, s.JobName, strings.Join(less, "; "), s.CurrentStepID).
+				Ask("restore those in job.yml").
+				Next("abort the session instead", "abort_workflow", "session_id", s.SessionID).
+				With("session_id", s.SessionID)
 		}
 	}
 	kept.Notice = fmt.Sprintf("Job '%s' was edited, and drops or changes checks or schemas that this session began "+
