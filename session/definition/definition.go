@@ -72,7 +72,8 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 		return nil, session.NotNow(codes.DefinitionLost,
 			"Session '%s' cannot go on: job '%s' %s, and the definition it goes on with cannot be read (%v). Restore "+
 				"the job.", s.SessionID, s.JobName, why, err).
-			Next("abort the session instead", "abort_workflow", "session_id", s.SessionID).With("session_id", s.SessionID).Because(err)
+			Next("abort the session instead", "abort_workflow", "session_id", s.SessionID).
+			With("session_id", s.SessionID).Because(err)
 	}
 	if why != "" && known {
 		def.Notice = fmt.Sprintf("Job '%s' %s. This session goes on with the definition it has, as it was kept; "+
