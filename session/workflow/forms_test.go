@@ -300,7 +300,7 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	testkit.True(t, *r.ResumedStep == "workflow:beta/publish" && strings.Contains(*r.Notice, "session '"+id+"'"),
 		"reply %s", toJSON(t, r))
 	refused(t, errOf(c.Step(ctx, StepArgs{SessionID: &child})), session.StateError, codes.SessionEnded,
-		"step 'workflow:beta/publish' of session '"+id+"'. Call get_step")
+		"step 'workflow:beta/publish' of session '"+id+"'.", "call get_step with session_id: "+id)
 	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
 	goTo := func() *replies.GoTo {
 		return testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish", SessionID: &id})).Must(t)
