@@ -576,11 +576,11 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 			got, _ := c.of("tasks/get", made["taskId"], "")
 			testkit.Equal(t, got["status"], "working", "%s, then", name)
 
-			// Polls at the same moment do not take what the cancelling ends for a result.
+			// Polls of the same server at the same moment do not take what the cancelling ends for a result.
 			seen := make(chan string, 1)
 			go func() {
 				status := "working"
-				for status == "working" {
+				for !alternating && status == "working" {
 					r, _ := c.of("tasks/get", made["taskId"], "")
 					status = fmt.Sprint(r["status"])
 				}
@@ -592,7 +592,8 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 				got, _ = c.of("tasks/get", made["taskId"], "")
 				return got["status"] != "working"
 			})
-			testkit.Equal(t, <-seen, fmt.Sprint(got["status"]), "%s, to a poll", name)
+			polled := <-seen
+			testkit.True(t, alternating || polled == got["status"], "%s, to a poll: %s, then %v", name, polled, got)
 			// What is slow to stop ends as stopped.
 			testkit.True(t, got["status"] == "cancelled" ||
 				strings.Contains(fmt.Sprint(got["result"]), "state:stopped"), "%s: %v", name, got)

@@ -225,7 +225,8 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 		return describe(call, "it is being cancelled"), nil // what ends it is known when that is done
 	}
 	status, encoded := store.CallCompleted, json.RawMessage(nil)
-	if refused, ok := errors.AsType[*session.Error](refusal); ok && refused.Details["cancelled"] == true {
+	if refused, ok := errors.AsType[*session.Error](refusal); ok && // perhaps at another server
+		(refused.Details["cancelled"] == true || refused.Code == codes.WorkflowCancelled) {
 		status = store.CallCancelled
 	} else if encoded, err = json.Marshal(res); err != nil {
 		return nil, err
