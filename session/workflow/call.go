@@ -195,9 +195,13 @@ func pageOf(entry job.Entry, cursor *string) (shown job.Entry, next *string, err
 // running returns the members of an entry that are under review, in any process.
 func (a *sessionActor) running(ctx context.Context, entry job.Entry) (steps []string, err error) {
 	for _, id := range entry {
-		if a.engine.judges(a.id, id) != nil {
+		u := a.state.Judged(id)
+		if u == nil {
+			continue
+		}
+		if j := a.engine.judges(a.id, id); j != nil && j.id == u.ID {
 			steps = append(steps, id)
-		} else if a.state.Judged(id) != nil {
+		} else {
 			r, err := a.runs(ctx, id)
 			if err != nil {
 				return nil, err
