@@ -76,7 +76,7 @@ type Step struct {
 // An Audience words errors for those who read them.
 type Audience struct {
 	Value func(string) string // words a value, such as an id
-	Step  func(Step) string   // says a step in a sentence, or returns "" if it is none for this audience
+	Step  func(Step) string   // says a step in a sentence, or returns "" to leave it out
 }
 
 // The audiences of session: agents, and those of a text that is stored, which agents and people read.

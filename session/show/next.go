@@ -35,7 +35,7 @@ func value(v string) string {
 	return strings.TrimPrefix(v, "comments[0].") // the command line has one
 }
 
-// commandOf returns the command line that does what a step's tool does, or "" if there is none.
+// commandOf returns the command line that does what a step's tool does, or "" if no command does.
 func commandOf(s session.Step) string {
 	command := Commands[s.Tool]
 	if command == "" || s.Args["action"] == "cancel" || strings.Contains(s.Do, s.Tool) {

@@ -330,29 +330,25 @@ func judged(at *machine.Try, files []judging.FileHash) bool {
 	})
 }
 
+// relied says what a finished step relies on, by the kind of the verdict that decided.
+var relied = map[judging.Kind]string{
+	judging.BySelf:     "reviewed by the agent itself, which was given the criteria for exactly these outputs",
+	judging.ByReason:   "overridden by the agent, without a review of these outputs",
+	judging.ByOverride: "overridden by a person",
+	judging.ByPerson:   "passed by a person, who reviewed these outputs",
+	judging.Off:        "not reviewed, because the server ran without reviews",
+	judging.ByProgram:  "its checks passed",
+	judging.NotDue:     "no review is of the outputs that were submitted",
+}
+
 // kind says in words what a step that was finished with a submission relies on.
 func kind(u *judging.Submission, v judging.Verdict) string {
-	words := string(v.Kind)
-	switch v.Kind {
-	case judging.ByReviewer:
+	words := relied[v.Kind]
+	switch {
+	case v.Kind == judging.ByReviewer:
 		words = "passed by the reviewer " + u.Of(v.Kind).By
-	case judging.BySelf:
-		words = "reviewed by the agent itself, which was given the criteria for exactly these outputs"
-	case judging.ByReason:
-		words = "overridden by the agent, without a review of these outputs"
-	case judging.ByOverride:
-		words = "overridden by a person"
-	case judging.ByPerson:
-		words = "passed by a person, who reviewed these outputs"
-		if v.Client {
-			words = "passed by a person, as the caller's client says"
-		}
-	case judging.Off:
-		words = "not reviewed, because the server ran without reviews"
-	case judging.ByProgram:
-		words = "its checks passed"
-	case judging.NotDue:
-		words = "no review is of the outputs that were submitted"
+	case v.Client:
+		words = "passed by a person, as the caller's client says"
 	}
 	if u.Imported {
 		return "imported, where it says: " + words

@@ -56,13 +56,12 @@ var ErrWorkTaken = errors.New("another process has taken over the work")
 // the database, whichever processes claim it. Times of rows whose clock was set back end early. Changes are
 // durable when a method returns. Each may return the errors of a Board, or the context's.
 type Work interface {
-	// Put adds a row or replaces the one of its kind and key, whoever does that. With a Runner the row is that
-	// runner's from the beginning.
+	// Put adds a row, or replaces the one with its kind and key, even if it has a runner. With a Runner, the row
+	// is that runner's from the beginning.
 	Put(ctx context.Context, w *WorkRow) error
-	// Remove removes a row. It does nothing if there is none.
+	// Remove removes a row, if it exists.
 	Remove(ctx context.Context, kind, key string) error
-	// AskStop asks whoever does the work to stop, now or when it begins. It reports false if there is nothing
-	// left to stop.
+	// AskStop asks the runner of a row, or its next one, to stop. It reports false if the work has ended.
 	AskStop(ctx context.Context, kind, key string) (asked bool, err error)
 	// Row returns a row, or ErrNotFound.
 	Row(ctx context.Context, kind, key string) (*WorkRow, error)

@@ -169,7 +169,7 @@ func (a *sessionActor) follow(ctx context.Context, c *candidate) (*result, error
 	return &result{done: f}, err
 }
 
-// lostRunner is the reason of a submission that is void because whoever judged it is gone.
+// lostRunner is why a submission is void whose runner has ended.
 const lostRunner = "no verdict was recorded before the server ended or the disk failed"
 
 // note adds a notice to the reply.
