@@ -480,33 +480,32 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 // A call that waits for a review, at either server, is told what became of the outputs that it handed in, if that was
 // decided at another one. It begins no review.
 func TestAReviewElsewhereIsSuperseded(t *testing.T) {
-	finish := func(a FinishArgs) func(*Conn, string) error {
+	finish := func(a FinishArgs) func(*Conn, string, int64) error {
 		a.StepID = new("one")
-		return func(c *Conn, id string) error {
+		return func(c *Conn, id string, _ int64) error {
 			a.SessionID = &id
 			return errOf(c.Finish(ctx, a))
 		}
 	}
-	var handed int64
 	for name, c := range map[string]struct {
 		code    string
 		reviews int
-		do      func(c *Conn, id string) error
+		do      func(c *Conn, id string, submission int64) error
 	}{
 		"by other outputs": {"review_superseded", 2, finish(FinishArgs{Outputs: outputsOf("report", "bad.md")})},
-		"by a restart of the step": {"step_moved_on", 1, func(c *Conn, id string) error {
+		"by a restart of the step": {"step_moved_on", 1, func(c *Conn, id string, _ int64) error {
 			return errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id}))
 		}},
 		"by an abort": {`step_moved_on","message":"While this call was under way, another one ended the session`, 1,
-			func(c *Conn, id string) error {
+			func(c *Conn, id string, _ int64) error {
 				return errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &id}))
 			}},
 		"by an override": {"", 1, finish(FinishArgs{
 			Outputs:        outputsOf("report", "good.md"),
 			OverrideReason: new("Nobody needs it"),
 		})},
-		"by its caller": {"review_failed", 1, func(c *Conn, id string) error {
-			g := replies.Going{SessionID: id, StepID: "one", Submission: handed}
+		"by its caller": {"review_failed", 1, func(c *Conn, id string, submission int64) error {
+			g := replies.Going{SessionID: id, StepID: "one", Submission: submission}
 			return testkit.Get(c.CancelReview(ctx, g)).Err()
 		}},
 	} {
@@ -519,9 +518,9 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 			rev.runs(1)
 			calls = append(calls, beside(t, ctx, second.Connect("local"), call))
 			second.waitsElsewhere(t, id)
-			handed = p.record(id).Progress("one").Handed().ID
+			handed := p.record(id).Progress("one").Handed().ID
 			done := make(chan error, 1)
-			go func() { done <- c.do(third.Connect("local"), id) }()
+			go func() { done <- c.do(third.Connect("local"), id, handed) }()
 
 			for i, got := range calls {
 				x := <-got
