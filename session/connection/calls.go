@@ -123,7 +123,23 @@ func (s *Server) claimRequest(ctx context.Context, k store.Key) (end func(), err
 // Finish reports a step as finished (seed 000, 001.4). A call that repeats the step_id and outputs of the
 // last finished step, or its request_id, gets the same reply and changes nothing.
 func (c *Conn) Finish(ctx context.Context, a workflow.FinishArgs) (*replies.Finish, error) {
-	arrived := time.Now()
+	return c.report(ctx, a, workflow.FinishCall{})
+}
+
+// Collect repeats a finished_step that waited for a submission, and returns what it would return now, without
+// beginning anything. If nobody reads the reply, a verdict that refuses the outputs is kept for the next call.
+func (c *Conn) Collect(
+	ctx context.Context, g replies.Going, a workflow.FinishArgs, read bool,
+) (*replies.Finish, error) {
+	a.SessionID, a.StepID, a.Item = &g.SessionID, &g.StepID, nil
+	return c.report(ctx, a, workflow.FinishCall{Waited: g.Submission, Repeats: true, Untold: !read})
+}
+
+// report carries out a finished_step as made says.
+func (c *Conn) report(
+	ctx context.Context, a workflow.FinishArgs, made workflow.FinishCall,
+) (*replies.Finish, error) {
+	made.Arrived = time.Now()
 	a.Outputs = jsontext.Unquote(a.Outputs)
 	if a.Notes == nil {
 		a.Notes = a.WorkSummary
@@ -146,7 +162,8 @@ func (c *Conn) Finish(ctx context.Context, a workflow.FinishArgs) (*replies.Fini
 
 	var row store.Session
 	return call(ctx, c, machine.ToolFinish, request, &a, func(who workflow.Caller) (*replies.Finish, string, error) {
-		f, err := c.finish(ctx, who, a, arrived)
+		made.Caller = who
+		f, err := c.finish(ctx, made, a)
 		if err != nil {
 			return nil, "", err
 		}
@@ -169,44 +186,33 @@ func (c *Conn) Finish(ctx context.Context, a workflow.FinishArgs) (*replies.Fini
 
 // finish finds the session of a finished_step and sends it the call.
 func (c *Conn) finish(
-	ctx context.Context, who workflow.Caller, a workflow.FinishArgs, arrived time.Time,
+	ctx context.Context, made workflow.FinishCall, a workflow.FinishArgs,
 ) (*workflow.Finished, error) {
 	how, err := c.server.Reviewing(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	waited := int64(0)
-	if a.Of != nil {
-		waited = a.Of.Submission
-		a.SessionID = &a.Of.SessionID
-		a.StepID = &a.Of.StepID
-	}
-	who.Call.Named = a.SessionID != nil
+	made.Call.Named = a.SessionID != nil
 	if id, step := askedAbout(ctx); id != "" && a.SessionID == nil && (a.StepID == nil || *a.StepID == step) {
 		a.SessionID, a.StepID = &id, &step
 	}
+	made.Args = a
+	made.Within = session.ReplyWithin(ctx, how.ReplyWithin)
+	made.Progress = progressOf(ctx)
+	made.Moved = c.moved
 
-	within := session.ReplyWithin(ctx, how.ReplyWithin)
 	finish := func(id string) (*workflow.Finished, error) {
-		made := workflow.FinishCall{
-			Caller:   who,
-			Args:     a,
-			Arrived:  arrived,
-			Within:   within,
-			Waited:   waited,
-			Progress: progressOf(ctx),
-			Moved:    c.moved,
-		}
+		made := made
 		f, err := c.server.Finish(ctx, id, made)
-		until := arrived.Add(within)
-		if within < how.ReplyWithin { // a client that is asked in the reply, not while the call waits
+		until := made.Arrived.Add(made.Within)
+		if made.Within < how.ReplyWithin { // a client that is asked in the reply, not while the call waits
 			until = time.Now().Add(c.server.AskTimeout)
 		}
 		if err != nil {
 			return f, err
 		}
-		settled, notice := c.ask(ctx, who, f, until)
+		settled, notice := c.ask(ctx, made.Caller, f, until)
 		if settled {
 			made.Waited, made.Step = f.Reply.Going.Submission, f.Reply.Going.StepID
 			f, err = c.server.Finish(ctx, id, made)
@@ -412,6 +418,6 @@ func (c *Conn) GoTo(ctx context.Context, a workflow.GoToArgs) (*replies.GoTo, er
 }
 
 // CancelReview is like Engine.CancelReview, for callers that know only the connection.
-func (c *Conn) CancelReview(ctx context.Context, g replies.Going) (done bool, err error) {
+func (c *Conn) CancelReview(ctx context.Context, g replies.Going) error {
 	return c.server.CancelReview(ctx, g)
 }

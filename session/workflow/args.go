@@ -52,13 +52,6 @@ type FinishArgs struct {
 	RequestID      *string         `json:"request_id" arg:"Any text, for retries"`
 
 	Merged bool `json:"-"` // set by the leader of a run that has merged an item's branch
-	// Of is what an earlier call waited for, if this call repeats that one; nil means that this is the first.
-	// A repetition applies to that session and step. It does not begin a review of other content, nor begin a
-	// void try again.
-	Of *replies.Going `json:"-"`
-	// Untold means that nobody reads the reply, so a verdict that refuses the outputs is kept for the next
-	// call.
-	Untold bool `json:"-"`
 }
 
 // Tags implements fieldtag.Tagger.
@@ -119,6 +112,11 @@ type FinishCall struct {
 	// with a Step is about that step, even if the session moves on meanwhile.
 	Waited int64
 	Step   string
+	// Repeats means that the call repeats an earlier one: it does not begin a review of other content, nor begin a void
+	// try again.
+	Repeats bool
+	// Untold means that nobody reads the reply, so a verdict that refuses the outputs is kept for the next call.
+	Untold bool
 }
 
 // A ProgressFunc receives the progress of a call, as done of total, and what the call waits for. It must not

@@ -27,6 +27,8 @@ func (e *Engine) Finish(ctx context.Context, id string, c FinishCall) (*Finished
 		until:    c.Arrived.Add(c.Within),
 		waited:   c.Waited,
 		step:     c.Step,
+		repeats:  c.Repeats,
+		untold:   c.Untold,
 		from:     ctx,
 		progress: c.Progress,
 		moved:    c.Moved,

@@ -184,8 +184,7 @@ func TestALookAtChecksWhoseContentChanges(t *testing.T) {
 		s := newScript(t, "until test -e go.cache; do sleep 0.02; done; echo same > made")
 		k := checked(t, s, "")
 		k.how.ReplyWithin = time.Millisecond
-		look := finishArgs(t, handIn)
-		look.Of = k.hands(replies.NeedsWork, "Checks running").Going
+		going := k.hands(replies.NeedsWork, "Checks running").Going
 		if later {
 			k.write("src/a", "else")
 			k.hands(replies.NeedsWork, "Checks running")
@@ -193,7 +192,7 @@ func TestALookAtChecksWhoseContentChanges(t *testing.T) {
 		k.write("go.cache", "")
 		var x answered
 		testkit.Until(t, "an end", func() bool {
-			x.r, x.err = k.c.Finish(ctx, look)
+			x.r, x.err = k.c.Collect(ctx, *going, finishArgs(t, handIn), true)
 			return x.err != nil || x.r.Going == nil
 		})
 		testkit.Need(t, x.err == nil, "later %t: %d runs, %v", later, s.runs(), x.err)

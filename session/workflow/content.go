@@ -169,7 +169,7 @@ func (a *sessionActor) handIn(c *candidate) judging.HandIn {
 		Reason:   judging.Text(m.args.OverrideReason),
 		Person:   m.Person,
 		Waited:   m.waited,
-		Only:     m.only(),
+		Only:     m.repeats,
 	}
 	if c.read != nil {
 		h.Misfits = c.read.misfits

@@ -45,10 +45,9 @@ type finishCall struct {
 	step   string
 	waited int64  // the submission that the call, or the one that it repeats, waits or waited for; 0 means none
 	notice string // about a person's override that is not for these outputs, or ""
-}
 
-// only reports whether the call repeats another one and begins nothing.
-func (m *finishCall) only() bool { return m.args.Of != nil }
+	repeats, untold bool // see FinishCall
+}
 
 // A result is how far the actor has brought a finished_step: exactly one field is set.
 type result struct {
@@ -92,10 +91,10 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall, r *contents) (
 
 	// A repeated call waits for what is in progress, even if its outputs no longer satisfy the step.
 	c, done, unfit := a.prepare(ctx, m)
-	if done != nil || c == nil || unfit != nil && !m.only() {
+	if done != nil || c == nil || unfit != nil && !m.repeats {
 		return &result{done: done}, unfit
 	}
-	if m.only() && r == nil {
+	if m.repeats && r == nil {
 		if v, err := a.goingOn(ctx, c); v != nil || err != nil {
 			return v, err
 		}

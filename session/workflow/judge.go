@@ -17,7 +17,6 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/outputs"
 	"deepwork/session/record"
-	"deepwork/session/replies"
 	"deepwork/session/store"
 )
 
@@ -92,14 +91,19 @@ func (a *sessionActor) begin(ctx context.Context, c *candidate) (*result, error)
 		step:    stepID,
 		id:      u.ID,
 		look:    c.read.look,
-		call:    &finishCall{Caller: c.m.Caller, args: c.m.args, from: e.ctx, waited: u.ID},
-		cancel:  cancel,
-		over:    make(chan struct{}),
-		news:    make(chan struct{}),
+		call: &finishCall{
+			Caller:  c.m.Caller,
+			args:    c.m.args,
+			from:    e.ctx,
+			waited:  u.ID,
+			repeats: true,
+		},
+		cancel: cancel,
+		over:   make(chan struct{}),
+		news:   make(chan struct{}),
 	}
 	j.call.Call.RequestID = nil
 	j.call.args.OverrideReason = nil // it is a verdict of the submission
-	j.call.args.Of = &replies.Going{}
 	j.begins(r, e.now())
 	c.m.waited = u.ID
 	if err := r.start(runCtx, r.hear(j)); err != nil {

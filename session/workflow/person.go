@@ -382,17 +382,14 @@ func (e *Engine) Awaiting(
 }
 
 // CancelReview ends the judging of a submission that a finished_step waits for, by programs, reviewers or a person,
-// which makes it void. It changes nothing if that is over, and reports whether the submission is void.
-func (e *Engine) CancelReview(ctx context.Context, g replies.Going) (done bool, err error) {
-	err = e.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ Caller) error {
+// which makes it void. It changes nothing if that is over.
+func (e *Engine) CancelReview(ctx context.Context, g replies.Going) error {
+	return e.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ Caller) error {
 		u := a.state.Past(g.StepID).By(g.Submission)
-		done = u != nil && u.Void != nil
 		if !u.Running() && u.With() != judging.ByPerson {
 			return nil
 		}
-		done = true
 		void := &judging.Void{Why: "its caller cancelled it", Cancelled: true}
 		return a.commit(nil, a.state.End(g.StepID, u.ID, void, a.engine.now()), nil)
 	})
-	return done, err
 }

@@ -339,18 +339,17 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 func TestALookAtOlderOutputsAsksNobody(t *testing.T) {
 	p := newProject(t).reviewedJob(humanStep)
 	_, c, id := p.begin()
-	look := finishArgs(t, good)
-	look.Of = p.finish(c, good).Going
+	look := *p.finish(c, good).Going
+	again := func(outputs FinishArgs) error { return errOf(c.Collect(ctx, look, outputs, true)) }
 	waits(t, p.finish(c, bad))
 	newer := p.question(id, "one")
-	refused(t, errOf(c.Finish(ctx, look)), session.StateError, "review_superseded")
+	refused(t, again(finishArgs(t, good)), session.StateError, "review_superseded")
 	testkit.Must(t, p.atTerminal(id, "one", newer.Content, false, "No"))
 	waits(t, p.finish(c, worse))
-	look.Outputs, look.Of = outputsOf("report", "bad.md"), new(*look.Of)
-	look.Of.Submission = newer.ID
-	refused(t, errOf(c.Finish(ctx, look)), session.StateError, "review_superseded")
+	look.Submission = newer.ID
+	refused(t, again(finishArgs(t, bad)), session.StateError, "review_superseded")
 	p.write("bad.md", "changed")
-	refused(t, errOf(c.Finish(ctx, look)), session.StateError, codes.OutputsChanged)
+	refused(t, again(finishArgs(t, bad)), session.StateError, codes.OutputsChanged)
 }
 
 // An answer that is stored, though that was not confirmed, is not refused when it comes again; another one is.

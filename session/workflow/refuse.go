@@ -85,7 +85,7 @@ func (a *sessionActor) tell(c *candidate, f *Finished, refusal *session.Error) (
 	}
 	next := a.state.Tell(c.plan.Step.ID, c.now.Of, a.engine.now()).KeepAnswer(c.m.Call, c.plan.Index, r, refusal)
 	// otherwise another call has been told already, or the next one will be
-	if next != a.state && !c.m.args.Untold {
+	if next != a.state && !c.m.untold {
 		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}

@@ -53,8 +53,7 @@ type Set struct {
 	Here   string // names the machine and the folder of the server's sessions
 	Logger *slog.Logger
 
-	sweeping   sync.Mutex // held by Sweep
-	cancelling sync.Map   // ids of tasks that are being cancelled here -> true
+	sweeping sync.Mutex // held by Sweep
 }
 
 // A state is a task as clients see it: Task of the extension's schema, with the fields of each status.
@@ -221,12 +220,8 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 		return describe(call, "it cannot be looked at now, or not by this server"), nil
 	}
 
-	if _, here := s.cancelling.Load(call.ID); here {
-		return describe(call, "it is being cancelled"), nil // what ends it is known when that is done
-	}
 	status, encoded := store.CallCompleted, json.RawMessage(nil)
-	if refused, ok := errors.AsType[*session.Error](refusal); ok && // perhaps at another server
-		(refused.Details["cancelled"] == true || refused.Code == codes.WorkflowCancelled) {
+	if cancelled(reply, refusal) {
 		status = store.CallCancelled
 	} else if encoded, err = json.Marshal(res); err != nil {
 		return nil, err
@@ -421,10 +416,7 @@ func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 	if err != nil {
 		return nil, err
 	}
-	s.cancelling.Store(call.ID, true)
-	defer s.cancelling.Delete(call.ID)
-	done, err := w.cancel(ctx, s, c)
-	if err != nil {
+	if err := w.cancel(ctx, s, c); err != nil {
 		if code := session.CodeOf(err); code == codes.StillStopping || code == codes.NotAnswered {
 			return nil, nil // it is being cancelled, and the task ends with it
 		}
@@ -437,14 +429,6 @@ func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 			Message: fmt.Sprintf("task %s was not cancelled: %v", call.ID, store.Refused(err)),
 		}
 	}
-	if !done { // it has ended meanwhile: so does the task, with its result
-		s.cancelling.Delete(call.ID)
-		_, err := s.get(ctx, c, ss, p)
-		return nil, err
-	}
-	if _, err := s.Calls.End(ctx, c.Identity, call.ID, store.CallCancelled, nil); err != nil {
-		return nil, internal(err)
-	}
-
-	return nil, nil
+	_, err = s.get(ctx, c, ss, p) // ends the task, perhaps by what has ended meanwhile
+	return nil, err
 }

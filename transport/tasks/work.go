@@ -3,12 +3,12 @@ package tasks
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -101,10 +101,8 @@ func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.Lon
 			"What task %s is about can't be read in the store. Call %s again, or find what it did with get_step, "+
 				"get_run or workflow_status.", call.ID, call.Tool)
 	case w.Step != nil:
-		args := w.Step.Args
-		asked, _ := ctx.Value(lookingKey{}).(bool)
-		args.Of, args.Untold = &w.Step.Going, !asked
-		return c.Workflows.Finish(ctx, args)
+		read, _ := ctx.Value(lookingKey{}).(bool)
+		return c.Workflows.Collect(ctx, w.Step.Going, w.Step.Args, read)
 	case w.Agent != nil && s.Agents == nil, w.Execution != "" && s.Runs() == nil:
 		return nil, errToolsetMissing
 	case w.Agent != nil:
@@ -131,6 +129,15 @@ func (w *work) goesOn(reply any) bool {
 	return x != nil && running(x)
 }
 
+// cancelled reports whether what look returned says that the work was cancelled, by this task or otherwise.
+func cancelled(reply any, refusal error) bool {
+	if refused, ok := errors.AsType[*session.Error](refusal); ok {
+		return refused.Details["cancelled"] == true || refused.Code == codes.WorkflowCancelled
+	}
+	r, ok := reply.(attempt.Waited)
+	return ok && r.Standing() == string(board.Stopped)
+}
+
 // message tells people the state of the work.
 func (w *work) message(reply any) string {
 	switch r := reply.(type) {
@@ -149,18 +156,19 @@ func (w *work) message(reply any) string {
 	return ""
 }
 
-// cancel ends the work as the tool for that would. It reports false if the work had already ended otherwise.
-func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) (bool, error) {
+// cancel ends the work as the tool for that would, if it has not ended otherwise.
+func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) error {
+	var err error
 	switch {
 	case w.Step != nil:
-		return c.Workflows.CancelReview(ctx, w.Step.Going)
+		err = c.Workflows.CancelReview(ctx, w.Step.Going)
 	case w.Agent != nil && s.Agents == nil, w.Execution != "" && s.Runs() == nil:
-		return false, errToolsetMissing
+		err = errToolsetMissing
 	case w.Agent != nil:
-		r, err := s.Agents.StopAttempt(ctx, c.Caller,
+		_, err = s.Agents.StopAttempt(ctx, c.Caller,
 			attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
-		return err == nil && r.Agent != task.Completed && r.Agent != task.Failed, err
+	default:
+		_, err = s.Runs().Cancel(ctx, c.Identity, w.Execution)
 	}
-	x, err := s.Runs().Cancel(ctx, c.Identity, w.Execution)
-	return err == nil && x.State == remote.Cancelled, err
+	return err
 }

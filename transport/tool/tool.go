@@ -55,10 +55,11 @@ type WorkflowCaller interface {
 	GetWorkflows(context.Context) (*replies.Workflows, error)
 	Start(context.Context, workflow.StartArgs) (*replies.Start, error)
 	Finish(context.Context, workflow.FinishArgs) (*replies.Finish, error)
+	Collect(ctx context.Context, g replies.Going, a workflow.FinishArgs, read bool) (*replies.Finish, error)
 	Abort(context.Context, workflow.AbortArgs) (*replies.Abort, error)
 	Step(context.Context, workflow.StepArgs) (*replies.Step, error)
 	GoTo(context.Context, workflow.GoToArgs) (*replies.GoTo, error)
-	CancelReview(context.Context, replies.Going) (bool, error)
+	CancelReview(context.Context, replies.Going) error
 }
 
 // Newest is the first version of the protocol in which requests carry the client's capabilities, and a server asks the
