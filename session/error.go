@@ -79,6 +79,24 @@ func (e *Error) Next(do, tool string, args ...any) *Error {
 	return e
 }
 
+// Tell adds a sentence that tells only agents what to do next, and returns e.
+func (e *Error) Tell(format string, args ...any) *Error {
+	e.Steps = append(e.Steps, Step{Told: fmt.Sprintf(format, args...)})
+	return e
+}
+
+// Worded sets the sentence that tells agents the last step, and returns e.
+func (e *Error) Worded(format string, args ...any) *Error {
+	e.Steps[len(e.Steps)-1].Told = fmt.Sprintf(format, args...)
+	return e
+}
+
+// By sets the command with which people do the last step, without "deepwork", and returns e.
+func (e *Error) By(command string) *Error {
+	e.Steps[len(e.Steps)-1].Command = command
+	return e
+}
+
 // Add adds a sentence to the message and returns e.
 func (e *Error) Add(format string, args ...any) *Error {
 	e.Message = append(e.Message, Say(format, args...)...)

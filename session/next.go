@@ -68,9 +68,11 @@ func asIs(value string) string { return value }
 
 // A Step is something to do next: a call of a tool or, without one, what only a person can do.
 type Step struct {
-	Do   string         `json:"do"` // after "to", or as an order: "stop it"; it may name the tool
-	Tool string         `json:"tool,omitempty"`
-	Args map[string]any `json:"arguments,omitempty"`
+	Do      string         `json:"do,omitempty"` // after "to", or as an order: "stop it"; "" if only agents are told
+	Tool    string         `json:"tool,omitempty"`
+	Args    map[string]any `json:"arguments,omitempty"`
+	Told    string         `json:"told,omitempty"`    // the sentence for agents; "" means one made of the others
+	Command string         `json:"command,omitempty"` // of deepwork, for people; "" means that of the tool
 }
 
 // An Audience words errors for those who read them.
@@ -82,11 +84,11 @@ type Audience struct {
 // The audiences of session: agents, and those of a text that is stored, which agents and people read.
 var (
 	Agents = Audience{asIs, func(s Step) string {
-		if s.Tool == "" {
+		switch {
+		case s.Told != "":
+			return s.Told
+		case s.Tool == "":
 			return "Ask the user to " + s.Do + "."
-		}
-		if strings.Contains(s.Do, s.Tool) {
-			return Order(s)
 		}
 		text := "To " + s.Do + ", call " + s.Tool
 		for i, name := range slices.Sorted(maps.Keys(s.Args)) {
@@ -95,14 +97,14 @@ var (
 		return text + "."
 	}}
 	Anyone = Audience{asIs, func(s Step) string {
-		if s.Tool == "" {
+		if s.Tool == "" && s.Do != "" {
 			return "A person can " + s.Do + "."
 		}
 		return ""
 	}}
 )
 
-// Order words a step for those who can do it: a person or, if it names its tool, an agent.
+// Order words a step of a person for them.
 func Order(s Step) string { return strings.ToUpper(s.Do[:1]) + s.Do[1:] + "." }
 
 // For returns the error's message and next steps, as its audience is told them.

@@ -315,11 +315,11 @@ func (c *Conn) pointToSession(ctx context.Context, id string, a workflow.FinishA
 		return err
 	}
 
-	here := refused.Message
 	if a.SessionID == nil || refused.Code == codes.UnknownStep { // otherwise the caller chose the session
 		if at := slices.IndexFunc(stack, func(e replies.StackEntry) bool { return e.SessionID == id }); at >= 0 {
-			here = session.Say("Step '%s' is not current in session '%s' (%s), which is at step '%s'.", *a.StepID, id,
-				stack[at].Workflow, stack[at].Step)
+			refused.Message = session.Say("Step '%s' is not current in session '%s' (%s), which is at step '%s'.",
+				*a.StepID, id, stack[at].Workflow, stack[at].Step)
+			refused.Steps = nil
 		}
 	}
 	if len(current) > 1 {
@@ -327,9 +327,9 @@ func (c *Conn) pointToSession(ctx context.Context, id string, a workflow.FinishA
 		for _, other := range current {
 			all = append(all, fmt.Sprintf("'%s' (%s)", other.SessionID, other.Workflow))
 		}
-		refused.Message = session.Say("%v It is current in the sessions %s. Call again with the session_id of the "+
-			"one whose step you have done.", here, strings.Join(all, " and "))
-		return refused.With("current_in", current)
+		return refused.
+			Tell("It is current in the sessions %s. Call again with the session_id of the one whose step you have "+
+				"done.", strings.Join(all, " and ")).With("current_in", current)
 	}
 
 	given := a.Outputs
@@ -337,11 +337,10 @@ func (c *Conn) pointToSession(ctx context.Context, id string, a workflow.FinishA
 		given = json.RawMessage(`{…the same…}`)
 	}
 	other := current[0]
-	refused.Message = session.Say(
-		`%v It is current in session '%s' (%s). To finish it there, call finished_step with {"session_id": "%s", `+
-			`"step_id": "%s", "outputs": %s}.`,
-		here, other.SessionID, other.Workflow, other.SessionID, *a.StepID, given)
-	return refused.With("current_in", other)
+	return refused.
+		Tell(`It is current in session '%s' (%s). To finish it there, call finished_step with {"session_id": "%s", `+
+			`"step_id": "%s", "outputs": %s}.`, other.SessionID, other.Workflow, other.SessionID, *a.StepID, given).
+		With("current_in", other)
 }
 
 // Abort ends a session and takes it off the stack (seed 000, 001.6).

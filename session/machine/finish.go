@@ -129,7 +129,7 @@ func (s *State) Ended() error {
 	e := session.NotNow(codes.SessionEnded, "Session '%s' (%s/%s) %s.", s.SessionID, s.JobName, s.WorkflowName, why).
 		With("session_id", s.SessionID).With("status", string(s.Status))
 	if s.CalledAs == "" {
-		return e.Next("start a new one with start_workflow", "start_workflow")
+		return e.Next("start a new one with start_workflow", ToolStart).Worded("Start a new one with start_workflow.")
 	}
 	return e.Add("It was step '%s' of session '%s'.", s.CalledAs, *s.ParentSessionID).
 		Next("see how that goes on", "get_step", "session_id", *s.ParentSessionID)
@@ -172,12 +172,13 @@ func (s *State) NotShown(def *Definition, stepID string, pending []string) error
 		return s.NotCurrent(def, stepID, pending)
 	case s.Progress(stepID).Done():
 		e = session.NotNow(codes.StepFinished,
-			"Step '%s' is finished; %s. get_step shows current steps only; without step_id it lists the outputs of "+
-				"finished steps in completed_steps. To do step '%s' again, call go_to_step.", stepID, current, stepID)
+			"Step '%s' is finished; %s.", stepID, current).
+			Tell("get_step shows current steps only; without step_id it lists the outputs of finished steps in "+
+				"completed_steps. To do step '%s' again, call go_to_step.", stepID)
 	case def.Workflow.Find(stepID) >= 0:
 		e = session.NotNow(codes.StepNotCurrent,
-			"Step '%s' is not current; %s. get_step shows current steps only: leave step_id out, or pass one of those.",
-			stepID, current)
+			"Step '%s' is not current; %s.", stepID, current).
+			Tell("get_step shows current steps only: leave step_id out, or pass one of those.")
 	default:
 		return s.NotCurrent(def, stepID, pending)
 	}
@@ -198,11 +199,13 @@ func (s *State) NotCurrent(def *Definition, stepID string, pending []string) err
 			s.WorkflowName, s.misnamed(def, stepID), current)
 	case p.Done():
 		e = session.NotNow(codes.StepFinished,
-			"Step '%s' is finished already; %s. To do it again, call go_to_step first.", stepID, current)
+			"Step '%s' is finished already; %s.", stepID, current).
+			Tell("To do it again, call go_to_step first.")
 	case p != nil && p.Unreported:
 		e = session.NotNow(codes.GroupMovedOn,
-			"Step '%s' can no longer be reported: its concurrent group was finished without it and has moved on; %s. "+
-				"To do it again, call go_to_step with step_id '%s'.", stepID, current, stepID)
+			"Step '%s' can no longer be reported: its concurrent group was finished without it and has moved on; %s.",
+			stepID, current).
+			Tell("To do it again, call go_to_step with step_id '%s'.", stepID)
 	case s.droppedItem(def, stepID) != nil:
 		e = session.NotNow(codes.StepFinished, "A person has dropped the item of step '%s' (%s); %s.", stepID,
 			s.droppedItem(def, stepID).Reason, current)

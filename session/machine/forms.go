@@ -409,12 +409,15 @@ func (s *State) CallOpen(stepID string, child *State) error {
 	p := s.Progress(stepID)
 	if child != nil && child.Status == Active {
 		return session.NotNow(codes.StepIsWorkflow,
-			"Step '%s' is the workflow '%s', in session '%s', which is at step '%s'. Follow that (get_step with its "+
-				"session_id): when it is complete, this step is finished.",
-			stepID, child.WorkflowName, child.SessionID, child.CurrentStepID).With("session_id", p.Child)
+			"Step '%s' is the workflow '%s', in session '%s', which is at step '%s'.", stepID, child.WorkflowName,
+			child.SessionID, child.CurrentStepID).
+			Next("follow that", "get_step", "session_id", p.Child).
+			Worded("Follow that (get_step with its session_id): when it is complete, this step is finished.").
+			With("session_id", p.Child)
 	}
 	return session.NotNow(codes.StepIsWorkflow,
-		"Step '%s' is a workflow, whose session '%s' was aborted, or is gone. Call go_to_step with step_id '%s' to "+
-			"start it again, or abort_workflow to end this one.", stepID, p.Child, stepID).With("session_id",
-		s.SessionID)
+		"Step '%s' is a workflow, whose session '%s' was aborted, or is gone.", stepID, p.Child).
+		Next("end this one", ToolAbort, "session_id", s.SessionID).
+		Worded("Call go_to_step with step_id '%s' to start it again, or abort_workflow to end this one.", stepID).
+		With("session_id", s.SessionID)
 }

@@ -67,14 +67,16 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 			"Step '%s' has nothing to do: the list of its items is empty. To have it done, go back to the step that "+
 				"makes the list.", stepID)
 	case to <= here && s.notBegun(def, stepID):
+		template, _, _ := job.SplitItem(stepID)
 		return 0, session.NotNow(codes.StepAhead,
-			"Step '%s' has not begun, or a person has dropped its item; go_to_step only leads back. To do all items "+
-				"again, pass the id without the index.", stepID).With("current_step", s.CurrentStepID)
+			"Step '%s' has not begun, or a person has dropped its item; %s only leads back.", stepID, ToolGoTo).
+			Next("do all items again", ToolGoTo, "step_id", template).
+			Worded("To do all items again, pass the id without the index.").With("current_step", s.CurrentStepID)
 	case to > here:
 		return 0, session.NotNow(codes.StepAhead,
-			"Step '%s' is ahead of the current step '%s'; go_to_step only leads back. To go forward, finish the "+
-				"current step with finished_step.",
-			stepID, s.CurrentStepID).With("current_step", s.CurrentStepID)
+			"Step '%s' is ahead of the current step '%s'; %s only leads back.", stepID, s.CurrentStepID, ToolGoTo).
+			Tell("To go forward, finish the current step with finished_step.").
+			With("current_step", s.CurrentStepID)
 	}
 
 	return to, nil

@@ -337,7 +337,7 @@ func (r *Store) Unreadable(id string, err error) error {
 func (r *Store) Unknown(id string) *session.Error {
 	return session.NotNow(codes.UnknownSession,
 		"Session '%s' not found in this project.", id).
-		Next("see the sessions that can be resumed, in resumable and stack", "get_workflows").
+		Next("see the sessions that can be resumed, in resumable and stack", "get_workflows").By("sessions list").
 		Next("begin a new one", "start_workflow").With("session_id", id)
 }
 

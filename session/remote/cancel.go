@@ -68,8 +68,9 @@ func (e *Engine) cancelElsewhere(ctx context.Context, x *Run) (*view, error) {
 	case patience.Err() != nil:
 		return nil, session.NotNow(codes.NotAnswered,
 			"Execution '%s' is marked to be cancelled, and the server that follows it has not done that yet. If that "+
-				"server is gone, another one does it within a minute. Call workflow_status to see its state.",
-			x.ExecutionID).Because(err)
+				"server is gone, another one does it within a minute.", x.ExecutionID).
+			Next("see its state", "workflow_status", "execution_id", x.ExecutionID).
+			Worded("Call workflow_status to see its state.").Because(err)
 	}
 
 	return v, err

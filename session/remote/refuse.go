@@ -71,7 +71,8 @@ func refusal(x *Run, code, format string, args ...any) *session.Error {
 func closed(v *view) error {
 	x := v.Run
 	return refusal(&x, codes.ShuttingDown,
-		"The server is shutting down. Workflow '%s' continues at its source '%s'. When the server is back, call "+
-			"workflow_status with execution_id '%s'; do not start it again.",
-		x.WorkflowName, x.Source, x.ExecutionID)
+		"The server is shutting down. Workflow '%s' continues at its source '%s'.", x.WorkflowName, x.Source).
+		Next("see its state when the server is back", "workflow_status", "execution_id", x.ExecutionID).
+		Worded("When the server is back, call workflow_status with execution_id '%s'; do not start it again.",
+			x.ExecutionID)
 }

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -16,10 +17,10 @@ var People = session.Audience{
 	Step: func(s session.Step) string {
 		command := commandOf(s)
 		switch {
+		case s.Do == "", s.Tool != "" && command == "":
+			return ""
 		case s.Tool == "":
 			return session.Order(s)
-		case command == "":
-			return ""
 		}
 		return "To " + s.Do + ", run '" + command + "'."
 	},
@@ -37,8 +38,8 @@ func value(v string) string {
 
 // commandOf returns the command line that does what a step's tool does, or "" if no command does.
 func commandOf(s session.Step) string {
-	command := Commands[s.Tool]
-	if command == "" || s.Args["action"] == "cancel" || strings.Contains(s.Do, s.Tool) {
+	command := cmp.Or(s.Command, Commands[s.Tool])
+	if command == "" || s.Args["action"] == "cancel" {
 		return ""
 	}
 

@@ -133,8 +133,10 @@ func apply[R any](
 		switch {
 		case failed != nil && unconfirmed > 0:
 			return r, session.NotNow(codes.SessionUncertain,
-				"Session '%s' may have moved or not: the store did not confirm it (%v). Make the same call again, or "+
-					"call get_step to see where the session is.", a.id, failed).With("session_id", a.id).Because(failed)
+				"Session '%s' may have moved or not: the store did not confirm it (%v).", a.id, failed).
+				Next("see where it is", "get_step", "session_id", a.id).
+				Worded("Make the same call again, or call get_step to see where the session is.").
+				With("session_id", a.id).Because(failed)
 		case failed != nil:
 			return r, failed
 		case !changed && !again:
@@ -263,7 +265,9 @@ func (a *sessionActor) repetition(c Caller) (*machine.StoredReply, error) {
 		if own == nil && a.unsure != 0 && a.state.Revision > a.unsure {
 			return nil, session.NotNow(codes.SessionUncertain,
 				"Session '%s' may have been moved by this call or not: the store did not confirm it, and others have "+
-					"moved the session since. Call get_step to see where it is.", a.id).With("session_id", a.id)
+					"moved the session since.", a.id).
+				Next("see where it is", "get_step", "session_id", a.id).
+				Worded("Call get_step to see where it is.").With("session_id", a.id)
 		}
 		return own, nil
 	}
@@ -375,8 +379,9 @@ func (a *sessionActor) replay(ctx context.Context, who Caller) (*machine.StoredR
 	if r == nil && err == nil {
 		return nil, session.NotNow(codes.ReplyForgotten,
 			"The call with request_id '%s' was done in session '%s', but so much has followed that its reply is no "+
-				"longer kept. get_step says where the session is.",
-			*who.Call.RequestID, a.id).With("session_id", a.id)
+				"longer kept.", *who.Call.RequestID, a.id).
+			Next("see where it is", "get_step", "session_id", a.id).
+			Worded("get_step says where the session is.").With("session_id", a.id)
 	}
 	return r, err
 }
@@ -392,10 +397,10 @@ func (a *sessionActor) branched(ctx context.Context, who Caller) error {
 	err := branch.Tree{Root: a.engine.Root}.Make(ctx, s.BranchName, s.BranchStatus == replies.BranchCheckedOut)
 	if err != nil {
 		return session.NotNow(codes.GitFailed,
-			"Session '%s' has begun, but its branch '%s' could not be made: %v. Correct that and call get_step with "+
-				"session_id '%s', which makes it; or end the session with abort_workflow.", a.id, s.BranchName,
-			err, a.id).
-			With("session_id", a.id).Because(err)
+			"Session '%s' has begun, but its branch '%s' could not be made: %v.", a.id, s.BranchName, err).
+			Next("end the session, if that cannot be corrected", machine.ToolAbort, "session_id", a.id).
+			Worded("Correct that and call get_step with session_id '%s', which makes it; or end the session with "+
+				"abort_workflow.", a.id).With("session_id", a.id).Because(err)
 	}
 	a.branchMade = true // the next transition records it
 	return nil

@@ -200,7 +200,7 @@ func (e *Engine) callee(
 	}
 	if e.Catalog == nil {
 		return refuse(session.NotNow(codes.WorkflowNotFound,
-			"only a server can begin it: have the agent call go_to_step or finished_step."))
+			"only a server can begin it: have the agent finish the step, or go back to it."))
 	}
 
 	name := cmp.Or(st.Call.Job, parent.JobName)

@@ -363,11 +363,12 @@ func combined(failed []*judging.Verdict) string {
 func (a *sessionActor) outputsChanged(stepID string) error {
 	return session.NotNow(codes.OutputsChanged,
 		"The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, "+
-			"so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
+			"so no verdict is about them.", stepID, a.id).
+		Tell("Call finished_step again.").With("step_id", stepID)
 }
 
 func superseded(stepID string) error {
 	return session.NotNow(codes.ReviewSuperseded,
-		"The review of step '%s' was cancelled, because other outputs were submitted for it. get_step says where the "+
-			"session is.", stepID)
+		"The review of step '%s' was cancelled, because other outputs were submitted for it.", stepID).
+		Tell("get_step says where the session is.")
 }

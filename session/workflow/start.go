@@ -213,8 +213,10 @@ func (e *Engine) createAgain(
 	}
 
 	return session.NotNow(codes.SessionUncertain,
-		"The session may have been started or not: %v. Make the same call again with the same request_id; without "+
-			"one, see first whether get_workflows lists the session in resumable.", err).Because(err)
+		"The session may have been started or not: %v.", err).
+		Next("see whether it was", "get_workflows").By("sessions list").
+		Worded("Make the same call again with the same request_id; without one, see first whether get_workflows " +
+			"lists the session in resumable.").Because(err)
 }
 
 // planBranch applies git.branch to a new session: it decides whether to make a branch, and refuses if that

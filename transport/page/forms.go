@@ -29,6 +29,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/merge"
 	"deepwork/session/outputs"
 	"deepwork/transport/tool"
@@ -87,14 +88,17 @@ func (s *Site) act(w http.ResponseWriter, r *http.Request, do action) (next stri
 
 // What pages do of the tools of agents: by a form, and by being loaded again.
 const (
-	formSteps = "abort_merge abort_workflow change_target delete_task follow_up merge_attempt start_task_attempt " +
-		"stop_attempt update_task"
-	reloadSteps = "comment_attempt get_attempt get_step"
+	formSteps = "abort_merge abort_workflow change_target delete_task follow_up go_to_step merge_attempt " +
+		"start_task_attempt stop_attempt update_task"
+	reloadSteps = "comment_attempt get_attempt get_step workflow_status"
 )
 
 // audience words errors for a reader of pages: by the titles of tasks that they see, and by what pages can do.
 func (s *Site) audience(ctx context.Context, who session.Caller) session.Audience {
 	return session.Audience{Value: func(value string) string {
+		if value == machine.ToolGoTo {
+			return "this form"
+		}
 		if s.Board == nil || uuid.Validate(value) != nil {
 			return value
 		}
@@ -105,6 +109,8 @@ func (s *Site) audience(ctx context.Context, who session.Caller) session.Audienc
 		return `"` + jsontext.Clip(t.Title, 80) + `"`
 	}, Step: func(step session.Step) string {
 		switch {
+		case step.Do == "":
+			return ""
 		case step.Tool == "" && who.Owner:
 			return session.Order(step)
 		case step.Tool == "":

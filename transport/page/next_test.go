@@ -9,11 +9,15 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
+	"deepwork/session/record"
 	"deepwork/session/show"
 	"deepwork/session/store"
 )
@@ -28,6 +32,24 @@ func TestNextStepsAreWordedForEachAudience(t *testing.T) {
 		w.Asked = asked
 		return &config.Approval{Withheld: &w}
 	}
+	j, faults := job.Parse("/p/jobs/trip", job.FileName, []byte(`name: trip
+version: 1.0.0
+summary: Plans a trip
+common_job_info_provided_to_all_steps_at_runtime: Prices in EUR.
+workflows: [{name: plan, summary: All of it, steps: [idea, hotel]}]
+steps:
+  - {id: idea, name: Idea, description: Where to, instructions_file: a.md, outputs: {}, reviews: []}
+  - {id: hotel, name: Hotel, description: Where to sleep, instructions_file: a.md, outputs: {}, reviews: []}
+`))
+	testkit.Need(t, j != nil, "%v", faults)
+	trip := &machine.State{SessionID: "0a1b2c3d", JobName: "trip", WorkflowName: "plan", Status: machine.Active,
+		CurrentStepID: "idea", StepProgress: jsontext.OrderedMap[*machine.StepProgress]{
+			{Key: "idea", Value: &machine.StepProgress{Child: "4e5f6071"}},
+		}}
+	_, ahead := trip.PlanGoTo(machine.Define(j, "plan"), "hotel")
+	over := *trip
+	over.Status = machine.Aborted
+
 	var text strings.Builder
 	s := &Site{}
 	for _, err := range []error{
@@ -55,6 +77,13 @@ func TestNextStepsAreWordedForEachAudience(t *testing.T) {
 		session.NotNow(codes.NotCommitted, "It is not committed.").Next("commit it", "merge_attempt", "attempt_id", id,
 			"commit", true),
 		session.NotNow(codes.UnknownSession, "There is none.").Next("begin one", "start_workflow"),
+		session.NotNow(codes.AttemptRunning, "The run goes on.").Next("stop it", "stop_attempt", "attempt_id", id).
+			By("run stop"),
+		(&record.Store{}).Unknown(trip.SessionID),
+		ahead,
+		trip.CallOpen("idea", trip),
+		trip.CallOpen("idea", nil),
+		over.Ended(),
 	} {
 		e, ok := errors.AsType[*session.Error](err)
 		testkit.Need(t, ok, "%v has no code", err)

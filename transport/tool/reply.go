@@ -143,8 +143,14 @@ func refused(e *session.Error) *mcp.CallToolResult {
 		meta = map[string]any{"details_omitted": true}
 	}
 	meta["type"], meta["code"] = string(e.Kind), e.Code
-	if e.Steps != nil {
-		meta["next"] = e.Steps
+	var next []session.Step
+	for _, s := range e.Steps {
+		if s.Do != "" { // else it is only in the text
+			next = append(next, session.Step{Do: s.Do, Tool: s.Tool, Args: s.Args})
+		}
+	}
+	if next != nil {
+		meta["next"] = next
 	}
 	return &mcp.CallToolResult{
 		Meta:    waiting(labelled(mcp.Meta{ErrorMeta: meta}, e.Details["run"]), e),
