@@ -290,15 +290,13 @@ func flagFault(cmd *cobra.Command, err error) error {
 }
 
 // forPeople words a refusal for people: without the prefix that tells agents its kind, and with commands for tools.
-func forPeople(err error) error { return worded(err, show.People) }
-
-func worded(err error, audience session.Audience) error {
+func forPeople(err error) error {
 	refused, ok := errors.AsType[*session.Error](err)
 	if !ok {
 		return err
 	}
 	before, after, _ := strings.Cut(err.Error(), refused.Error())
-	return errors.New(before + refused.For(audience) + after)
+	return errors.New(before + refused.For(show.People) + after)
 }
 
 // What is printed comes from others: names, goals and notes of agents.

@@ -202,20 +202,12 @@ func runExit(r *board.RunReply) error {
 	return &exitError{exitFailure}
 }
 
-// forRuns words refusals for people who run workflows: runs have a command of their own that stops them.
-var forRuns = session.Audience{
-	Value: show.People.Value,
-	Step: func(s session.Step) string {
-		return strings.Replace(show.People.Step(s), "'deepwork board stop ", "'deepwork run stop ", 1)
-	},
-}
-
 // runRefused returns the error of a run that was not started or resumed. It is a usage error if other arguments would
 // help, so that exit code 1 still means a run that stopped.
 func runRefused(cmd *cobra.Command, doing string, err error) error {
 	refused, ok := errors.AsType[*session.Error](err)
 	if !ok || refused.Kind != session.ToolError {
-		return fmt.Errorf("%s: %w", doing, worded(err, forRuns))
+		return fmt.Errorf("%s: %w", doing, forPeople(err))
 	}
 
 	argument, _ := refused.Details["argument"].(string)
@@ -224,8 +216,8 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 		if value == argument && flag != "" {
 			return flag
 		}
-		return forRuns.Value(value)
-	}, Step: forRuns.Step}), ".")
+		return show.People.Value(value)
+	}, Step: show.People.Step}), ".")
 	if flag == "" || !strings.HasPrefix(text, flag) {
 		text = doing + ": " + text
 	}

@@ -61,7 +61,8 @@ func (e *Engine) ResumeRun(
 
 	goesOn := session.NotNow(codes.AttemptRunning,
 		"The run %s goes on, and takes neither other budgets nor advice meanwhile.", id).
-		Next("stop it first, and resume it with them", "stop_attempt", "attempt_id", id).With("attempt_id", id)
+		Next("stop it first, and resume it with them", "stop_attempt", "attempt_id", id).By("run stop").
+		With("attempt_id", id)
 	led, err := e.isLed(ctx, b.View, id)
 	if err != nil {
 		return nil, err
