@@ -239,12 +239,10 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 		if ctx.Err() != nil {
 			return a.detachedNote(id)
 		}
-		full := err == nil && r.State == board.Queued && strings.HasPrefix(optional(r.Notice), attempt.WaitsForSlot) &&
-			time.Since(begun) > patience
 		switch {
 		case err != nil:
 			return err
-		case full:
+		case r.State == board.Queued && r.WaitsForSlot && time.Since(begun) > patience:
 			fmt.Fprintf(a.out, "%s\nA server that is running will start it, or '%s'.\n", *r.Notice,
 				a.onPath("deepwork board tail -f "+id[:shortID]))
 			return nil

@@ -88,7 +88,7 @@ func (e *Engine) attemptDetails(
 		return nil, nil, board.Fault("reading the cost of the attempt", err)
 	}
 	if x.State == task.Waiting {
-		if r.Notice, err = e.whyWaiting(ctx, b.Who, now); err != nil {
+		if r.Notice, r.WaitsForSlot, err = e.whyWaiting(ctx, b.Who, now); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -174,36 +174,35 @@ func (e *Engine) NoticeMerges(ctx context.Context, who session.Caller, ids []str
 	return noticed, nil
 }
 
-// WaitsForSlot begins the notice of an attempt that waits because too many run.
-const WaitsForSlot = "It waits for a slot"
-
-// whyWaiting says what a waiting attempt waits for. Callers who do not see all attempts do not get the
-// numbers of the others.
-func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.AttemptDetails) (*string, error) {
+// whyWaiting says what a waiting attempt waits for, and whether that is a slot, because too many run. Callers who do
+// not see all attempts do not get the numbers of the others.
+func (e *Engine) whyWaiting(
+	ctx context.Context, who session.Caller, now *task.AttemptDetails,
+) (why *string, slot bool, err error) {
 	cfg, err := e.Config(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if held, err := e.HeldBack(ctx, who, cfg); err != nil || held != nil {
-		return held, err
+		return held, false, err
 	}
 	if e.Shared != nil && who.Owner {
 		where := "the machine " + now.Attempt.MachineName
 		if now.Attempt.MachineID == "" {
 			where = "a machine that has its repositories and the executor " + now.Attempt.Executor
 		}
-		return new(fmt.Sprintf(WaitsForSlot+" of %s: %d are in use on all machines, and %d wait before it.", where,
-			now.Open, now.Ahead)), nil
+		return new(fmt.Sprintf("It waits for a slot of %s: %d are in use on all machines, and %d wait before it.",
+			where, now.Open, now.Ahead)), true, nil
 	}
 	if most := cfg.Attempts.MaxConcurrent; now.Open >= most || now.Ahead > 0 || e.Shared != nil {
 		if !who.Owner {
-			return new(WaitsForSlot + "."), nil
+			return new("It waits for a slot."), true, nil
 		}
-		return new(fmt.Sprintf(WaitsForSlot+": %d of %d are in use, and %d wait before it.", now.Open, most,
-			now.Ahead)), nil
+		return new(fmt.Sprintf("It waits for a slot: %d of %d are in use, and %d wait before it.", now.Open, most,
+			now.Ahead)), true, nil
 	}
 
-	return new("It is about to be started."), nil
+	return new("It is about to be started."), false, nil
 }
 
 // repoReply describes the changes in one worktree.

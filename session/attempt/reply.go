@@ -57,9 +57,10 @@ type AttemptReply struct {
 	UpdatedAt       string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 	Notice          *string         `json:"notice" jsonschema:"a hint, such as why it waits"`
 
-	Agent     task.AttemptState `json:"-"` // of its newest execution, whatever became of its branch
-	Open      bool              `json:"-"` // it has not ended
-	Workspace string            `json:"-"` // the folder in which its agent works, absolute
+	Agent        task.AttemptState `json:"-"` // of its newest execution, whatever became of its branch
+	Open         bool              `json:"-"` // it has not ended
+	WaitsForSlot bool              `json:"-"` // as many agents work as may work at once
+	Workspace    string            `json:"-"` // the folder in which its agent works, absolute
 
 	Going `json:"-"`
 }
