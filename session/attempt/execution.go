@@ -183,6 +183,8 @@ type outcome struct {
 	task.Ending
 	usage *transcript.Usage // what its agent reported
 	limit string            // the message about a limit of its provider that ended it, or ""
+	// when the follow-up was queued that its end drops, as its reason says already; zero means that it says nothing
+	dropped time.Time
 }
 
 // notRun is the outcome of an execution whose agent was not started, because its server is closing or the
@@ -324,7 +326,7 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 	if r.row.StepID == "" && ending.State == task.Completed {
 		ending.Task = task.InReview
 	}
-	if err = r.tellDropped(ctx, b, &ending); err != nil {
+	if _, err = r.tellDropped(ctx, b, &ending, end.dropped); err != nil {
 		return err
 	}
 	if ending.Usage, err = r.engine.usageOf(ctx, b, r.row.AttemptID, r.row.Executor, end.usage); err != nil {
@@ -360,25 +362,29 @@ func (r *execution) resolved(ctx context.Context, b store.Board) bool {
 	return true
 }
 
-// tellDropped adds what was queued to the reason of an end that drops it, unless a person has dropped it.
-func (r *execution) tellDropped(ctx context.Context, b store.Board, ending *task.Ending) error {
+// tellDropped adds what was queued to the reason of an end that drops it, unless a person has dropped it. It returns
+// when that was queued, or zero. told is that of what the reason has already.
+func (r *execution) tellDropped(
+	ctx context.Context, b store.Board, ending *task.Ending, told time.Time,
+) (queued time.Time, err error) {
 	if r.row.StepID != "" || ending.State == task.Completed && !r.row.Lead || ending.State == task.Failed {
-		return nil
+		return queued, nil
 	}
 
 	now, err := b.AttemptDetails(ctx, r.row.AttemptID)
 	if err != nil || now.Session == nil || now.Session.Queued == nil || now.Execution.StopAsked != nil {
-		return err
+		return queued, err
+	}
+	if queued = now.Session.Queued.At; queued.Equal(told) {
+		return queued, nil
 	}
 	text := fmt.Sprintf("The follow-up that was queued was dropped: %q.", board.Clip(now.Session.Queued.Prompt))
 	reason := &ending.Error
 	if ending.State == task.Completed {
 		reason = &ending.FinalMessage
 	}
-	if why := board.OrEmpty(*reason); !strings.HasSuffix(why, text) { // as that of a run, which its leader has recorded
-		*reason = new(strings.TrimSpace(why + " " + text))
-	}
-	return nil
+	*reason = new(strings.TrimSpace(board.OrEmpty(*reason) + " " + text))
+	return queued, nil
 }
 
 // wait waits for the end of the process. If this server closes first, the agent runs on.

@@ -145,9 +145,11 @@ func (l *Lead) follow() *outcome {
 		}
 
 		ending := outcomeOfRun(end).Ending
-		if err := r.tellDropped(ctx, b, &ending); err != nil {
+		dropped, err := r.tellDropped(ctx, b, &ending, end.Dropped)
+		if err != nil {
 			return err
 		}
+		end.Dropped = dropped
 		end.Reason = cmp.Or(board.OrEmpty(ending.Error), board.OrEmpty(ending.FinalMessage), end.Reason)
 		return l.Save(ctx)
 	})
@@ -178,7 +180,7 @@ const interrupted = "It was interrupted."
 
 // outcomeOfRun returns the outcome of the leader's execution.
 func outcomeOfRun(end board.RunEnd) *outcome {
-	o := &outcome{Ending: task.Ending{Error: board.OrNull(end.Reason)}}
+	o := &outcome{Ending: task.Ending{Error: board.OrNull(end.Reason)}, dropped: end.Dropped}
 	switch {
 	case end.State == board.Completed:
 		o.State = task.Completed

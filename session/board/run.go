@@ -40,6 +40,9 @@ type RunEnd struct {
 	State  State  `json:"state"`
 	Step   string `json:"step,omitempty"`   // the step at which it stopped
 	Reason string `json:"reason,omitempty"` // a sentence for people; "" if it is complete
+	Named  bool   `json:"named,omitempty"`  // Reason names the step
+	// when the follow-up was queued that the run's end has dropped, as Reason says; zero means that none was
+	Dropped time.Time `json:"dropped,omitzero"`
 }
 
 // StoppedByPerson is the reason of a run that a person stopped.

@@ -211,7 +211,12 @@ func (d *leader) stuckEnd(step string) board.RunEnd {
 	}) {
 		steps, reasons = append(steps, p.step), append(reasons, fmt.Sprintf("Step %s: %s", p.step, d.failed[p]))
 	}
-	return board.RunEnd{State: board.Failed, Step: strings.Join(steps, ", "), Reason: strings.Join(reasons, "\n")}
+	return board.RunEnd{
+		State:  board.Failed,
+		Step:   strings.Join(steps, ", "),
+		Reason: strings.Join(reasons, "\n"),
+		Named:  true,
+	}
 }
 
 // outdated reports whether an error says that a session has moved on since it was read.

@@ -317,7 +317,7 @@ func endedRun(end *board.RunEnd) string {
 	}
 
 	why, _, _ := strings.Cut(end.Reason, "\n")
-	if end.Step != "" && !strings.HasPrefix(why, "Step ") {
+	if end.Step != "" && !end.Named {
 		why = strings.TrimSpace("at step " + end.Step + ": " + why)
 	}
 	return why

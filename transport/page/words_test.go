@@ -171,8 +171,8 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		{board.Attention{
 			Kind:  board.AttentionRun,
 			State: new(board.Failed),
-			End:   &board.RunEnd{Step: "s", Reason: "Step 's' failed"},
-		}, nil, "run, failed: Step 's' failed. Resume (agents) to /attempts/a/resume"},
+			End:   &board.RunEnd{Step: "s", Reason: "Step s: it failed", Named: true},
+		}, nil, "run, failed: Step s: it failed. Resume (agents) to /attempts/a/resume"},
 		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed)}, nil,
 			"agent, completed: . Review at /attempts/a"},
 		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed)}, active,
