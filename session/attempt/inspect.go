@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
@@ -168,8 +167,8 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 		i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("attempt %s has no repository", a.ID),
 			"remove its task: 'deepwork board rm "+a.TaskID+"'")
 	}
-	if err := checkLayout(&a); err != nil && len(a.Repos) > 0 {
-		i.report.Fault(i.engine.Database.Where(), strings.TrimSuffix(err.Error(), "; "+restore), restore)
+	if err := misplaced(&a); err != nil && len(a.Repos) > 0 {
+		i.report.Fault(i.engine.Database.Where(), err.Error(), restore)
 		dir, a.Repos = i.defaultFolder, nil
 	}
 	i.dirs[dir] = append(i.dirs[dir], worktree.Expected{Attempt: a, Deleting: deleting})

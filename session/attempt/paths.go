@@ -68,11 +68,19 @@ func nameOf(a *task.Attempt) string { return worktree.NameOf(a.Repos[0].Worktree
 // restore is the remedy for a board with wrong data.
 const restore = "restore the board from a copy"
 
-// checkLayout returns an error if the board's paths of an attempt's workspace and worktrees are not where
-// they belong: nothing may run elsewhere.
+// checkLayout returns an error with the remedy if misplaced does.
 func checkLayout(a *task.Attempt) error {
+	if err := misplaced(a); err != nil {
+		return fmt.Errorf("%w; %s", err, restore)
+	}
+	return nil
+}
+
+// misplaced returns an error if the board's paths of an attempt's workspace and worktrees are not where they belong:
+// nothing may run elsewhere.
+func misplaced(a *task.Attempt) error {
 	if uuid.Validate(a.ID) != nil || len(a.Repos) == 0 {
-		return fmt.Errorf("the board has an attempt %q with %d repositories; %s", a.ID, len(a.Repos), restore)
+		return fmt.Errorf("the board has an attempt %q with %d repositories", a.ID, len(a.Repos))
 	}
 
 	folder := filepath.Dir(a.Repos[0].Worktree)
@@ -84,7 +92,7 @@ func checkLayout(a *task.Attempt) error {
 	for _, r := range a.Repos {
 		if !filepath.IsAbs(folder) || filepath.Dir(r.Worktree) != folder || !inside {
 			return fmt.Errorf("the board has the worktree %q and the workspace %q of attempt %s, which are not in "+
-				"one folder; %s", r.Worktree, a.Workspace, a.ID, restore)
+				"one folder", r.Worktree, a.Workspace, a.ID)
 		}
 	}
 

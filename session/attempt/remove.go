@@ -163,9 +163,9 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	for _, r := range at.Repos {
 		s, err := k.Status(ctx, r.Worktree, board.OrEmpty(r.BaseCommit), r.TargetBranch)
 		// an error must not prevent the removal
-		if branch, ok := strings.CutPrefix(s.Elsewhere, "the branch "); ok && err == nil && s.Ahead > 0 {
+		if s.OtherBranch != "" && err == nil && s.Ahead > 0 {
 			done.Notice = strings.TrimSpace(fmt.Sprintf("%s The worktree of %s was on the branch %s, which stays in "+
-				"the repository with its commits.", done.Notice, r.RepoName, branch))
+				"the repository with its commits.", done.Notice, r.RepoName, s.OtherBranch))
 		}
 	}
 	names, err := k.Items(nameOf(at), id)

@@ -25,8 +25,9 @@ import (
 // ErrUnpublished is returned for commits that refer to a submodule's commit that only the worktree has.
 var ErrUnpublished = errors.New("a commit of a submodule is only in the worktree")
 
-// otherCheckout says what a worktree has checked out instead of its own branch, or returns "".
-func (v *view) otherCheckout(ctx context.Context) (string, error) {
+// otherCheckout says what a worktree has checked out instead of its own branch, or returns "". branch is its name if
+// that is another branch.
+func (v *view) otherCheckout(ctx context.Context) (what, branch string, err error) {
 	c := v.call("rev-parse", "--symbolic-full-name", "HEAD")
 	if v.head == "" { // a branch without commits
 		c = v.call("symbolic-ref", "--quiet", "HEAD")
@@ -35,13 +36,13 @@ func (v *view) otherCheckout(ctx context.Context) (string, error) {
 	ref, err := git.Line(ctx, c)
 	switch branch, ok := strings.CutPrefix(ref, "refs/heads/"); {
 	case err != nil && git.ExitCode(err) != 1:
-		return "", err
+		return "", "", err
 	case branch == v.Branch:
-		return "", nil
+		return "", "", nil
 	case ok:
-		return "the branch " + branch, nil
+		return "the branch " + branch, branch, nil
 	}
-	return fmt.Sprintf("no branch (a detached HEAD at %.12s)", v.head), nil
+	return fmt.Sprintf("no branch (a detached HEAD at %.12s)", v.head), "", nil
 }
 
 // adopt moves the attempt's branch to the commits that an agent has made elsewhere, on another branch or on
@@ -49,7 +50,7 @@ func (v *view) otherCheckout(ctx context.Context) (string, error) {
 // worktree had checked out before, or "". It refuses commits that may not be the attempt's. The repository
 // must be locked, and no operation may be in progress.
 func (v *view) adopt(ctx context.Context) (was string, err error) {
-	if was, err = v.otherCheckout(ctx); err != nil {
+	if was, _, err = v.otherCheckout(ctx); err != nil {
 		return "", err
 	} else if was == "" && v.head == "" {
 		return "", fmt.Errorf("%w: what is checked out in %s has no commit", ErrNoBranch, v.Path)

@@ -225,7 +225,7 @@ func (k *Keeper) ready(ctx context.Context, b *view) (adopted string, err error)
 	}
 	defer free()
 
-	if was, err := b.otherCheckout(ctx); err != nil {
+	if was, _, err := b.otherCheckout(ctx); err != nil {
 		return "", err
 	} else if was != "" {
 		if err := b.finished(); err != nil {

@@ -26,9 +26,10 @@ type Status struct {
 	Loose   int      // number of changed and untracked files that no commit has, except copies: see isCopy
 	Changed []string // committed, uncommitted and untracked files, sorted, relative, with slashes
 
-	Elsewhere string   // what is checked out instead of the attempt's branch, or ""
-	Merging   bool     // a merge is in progress: git commit completes it, or Abort undoes it
-	Conflicts []string // the files with unresolved conflicts
+	Elsewhere   string   // what is checked out instead of the attempt's branch, in words, or ""
+	OtherBranch string   // its name, if that is a branch
+	Merging     bool     // a merge is in progress: git commit completes it, or Abort undoes it
+	Conflicts   []string // the files with unresolved conflicts
 }
 
 // Status returns the changes of a worktree since the attempt's work began. If the target branch is gone, or
@@ -50,7 +51,7 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	}
 	st.Merging = v.operation() == "merge"
 	st.Exists = true
-	if st.Elsewhere, err = v.otherCheckout(ctx); err != nil {
+	if st.Elsewhere, st.OtherBranch, err = v.otherCheckout(ctx); err != nil {
 		return Status{}, err
 	}
 
