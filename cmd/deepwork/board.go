@@ -264,7 +264,7 @@ func (a *app) attention(ctx context.Context, engine *attempt.Engine) error {
 		return err
 	}
 	for i, item := range r.Items {
-		if strings.HasPrefix(item.Command, "deepwork ") {
+		if item.Kind != board.AttentionBudget { // which an editor raises
 			r.Items[i].Command = a.onPath(item.Command)
 		}
 	}

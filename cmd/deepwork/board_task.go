@@ -130,11 +130,10 @@ func (a *app) next(r *attempt.AttemptReply, run *board.RunReply) string {
 	id, of := board.Short(r.AttemptID), board.Short(r.TaskID)
 	has := func(is func(attempt.AttemptRepo) bool) bool { return slices.ContainsFunc(r.Repos, is) }
 	var all []string
-	add := func(format string, args ...any) {
-		command, purpose, _ := strings.Cut("deepwork "+fmt.Sprintf(format, args...), " (to ")
-		command = a.onPath(command)
+	add := func(purpose, format string, args ...any) {
+		command := a.onPath("deepwork " + fmt.Sprintf(format, args...))
 		if purpose != "" {
-			command += " (to " + purpose
+			command += " (to " + purpose + ")"
 		}
 		all = append(all, command)
 	}
@@ -142,33 +141,33 @@ func (a *app) next(r *attempt.AttemptReply, run *board.RunReply) string {
 	case r.Open && r.State != board.Interrupted, r.State == board.Merged:
 	case has(func(repo attempt.AttemptRepo) bool { return repo.Merging }):
 		if r.Lead == task.AgentLeads && r.LatestSessionID != nil {
-			add("board send %s \"Resolve the conflicts of the merge in your worktree, and commit it.\"", id)
+			add("", "board send %s \"Resolve the conflicts of the merge in your worktree, and commit it.\"", id)
 		}
-		add("board merge --abort %s (to undo the merge)", id)
+		add("undo the merge", "board merge --abort %s", id)
 	case has(func(repo attempt.AttemptRepo) bool { return repo.Gone }):
-		add("board merge %s (to see how to bring its worktree back)", id)
-		add("board start %s --executor %s (to begin again)", of, strings.Trim(r.Executor+":"+optional(r.Variant), ":"))
+		add("see how to bring its worktree back", "board merge %s", id)
+		add("begin again", "board start %s --executor %s", of, strings.Trim(r.Executor+":"+optional(r.Variant), ":"))
 	case r.State == board.Completed, r.State == board.Conflicted:
 		if has(func(repo attempt.AttemptRepo) bool { return repo.ChangedCount > 0 }) {
-			add("board diff %s (to see its changes)", id)
+			add("see its changes", "board diff %s", id)
 		}
 		if has(func(repo attempt.AttemptRepo) bool { return repo.Loose > 0 }) {
-			add("board merge --commit %s (to commit what it has left, and merge all)", id)
+			add("commit what it has left, and merge all", "board merge --commit %s", id)
 		} else if has(func(repo attempt.AttemptRepo) bool { return repo.Ahead > 0 }) {
-			add("board merge %s (to merge what it committed)", id)
+			add("merge what it committed", "board merge %s", id)
 		} else {
-			add("board done %s (to set its task done)", of)
+			add("set its task done", "board done %s", of)
 		}
 		if r.Lead == task.AgentLeads && r.LatestSessionID != nil {
-			add("board send %s \"Go on: ...\" (to have more done)", id)
+			add("have more done", "board send %s \"Go on: ...\"", id)
 		}
 	case run != nil && run.Began:
-		add("run resume %s%s (to continue it)", id, run.Kept.LargerBudget(run.Cost))
+		add("continue it", "run resume %s%s", id, run.Kept.LargerBudget(run.Cost))
 	default:
 		if r.Lead == task.AgentLeads && r.LatestSessionID != nil {
-			add("board send %s \"Go on.\" (to continue in its worktree)", id)
+			add("continue in its worktree", "board send %s \"Go on.\"", id)
 		}
-		add("board start %s --executor %s (to begin again)", of, strings.Trim(r.Executor+":"+optional(r.Variant), ":"))
+		add("begin again", "board start %s --executor %s", of, strings.Trim(r.Executor+":"+optional(r.Variant), ":"))
 	}
 
 	return strings.Join(all, "\n")

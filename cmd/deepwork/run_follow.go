@@ -174,7 +174,7 @@ func progressOf(view *run.View) string {
 			done++
 		case board.Running:
 			running += ", " + s.ID + " " + ranFor(s)
-			if note := stepNote(s); note != "" {
+			if note := lastLine(s.Last); note != "" {
 				last = ": " + note
 			}
 		}
@@ -434,7 +434,7 @@ func (a *app) printSteps(v *run.View) {
 		if s.USD != nil {
 			cost = fmt.Sprintf("%.2f USD", *s.USD)
 		}
-		rows = append(rows, []string{name, executor, s.State.Words(), ranFor(s), cost, a.here(stepNote(s))})
+		rows = append(rows, []string{name, executor, s.State.Words(), ranFor(s), cost, a.stepNote(s)})
 	})
 	if len(rows) > 0 {
 		fmt.Fprintln(a.out)
@@ -448,15 +448,18 @@ func (a *app) printSteps(v *run.View) {
 }
 
 // stepNote says what a step waits for, or returns the last line of its agent's message or error.
-func stepNote(s *run.Step) string {
+func (a *app) stepNote(s *run.Step) string {
 	switch {
 	case s.State == board.WaitingForYou:
-		return session.AwaitingStep{SessionID: s.SessionID, Step: s.ID, Review: true}.Command()
+		return a.onPath(session.AwaitingStep{SessionID: s.SessionID, Step: s.ID, Review: true}.Command())
 	case s.Until != nil:
 		return "its provider's limit is over at " + s.Until.Local().Format("2 Jan 15:04")
 	}
+	return lastLine(s.Last)
+}
 
-	text := strings.TrimSpace(s.Last)
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
@@ -467,9 +470,10 @@ func (a *app) printOutcome(ctx context.Context, engine *attempt.Engine, r *board
 	if r.Cost != nil && r.Cost.USD != nil {
 		a.fields("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
 	}
+	waiting := r.State == board.WaitingForYou || r.State == board.WaitingForLimit // as the reason says
 	for _, w := range r.Waits {
-		if text := w.Text(); w.Command != nil && !strings.Contains(optional(r.Reason), text) {
-			a.fields("waits", a.here(text))
+		if w.Command != nil && !waiting {
+			a.fields("waits", a.here(w.Text()))
 		}
 	}
 

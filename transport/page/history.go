@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
@@ -101,7 +102,10 @@ func (s *Site) historyRow(of task.HistoryRow) historyRow {
 	row := historyRow{HistoryRow: of, Link: "/attempts/" + of.ID, Started: stamp(of.StartedAt)}
 	row.Title = jsontext.Clip(cmp.Or(of.Title, of.ID), 200)
 	if of.EndedAt != nil { // else the page counts
-		row.Took = strings.Replace(duration(of.StartedAt, of.EndedAt), "less than a second", "< 1 s", 1)
+		row.Took = "< 1 s"
+		if of.EndedAt.Sub(of.StartedAt) >= time.Second {
+			row.Took = duration(of.StartedAt, of.EndedAt)
+		}
 	}
 	if of.Job != "" {
 		row.Workflow = of.Job + "/" + of.Workflow
