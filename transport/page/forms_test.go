@@ -310,9 +310,13 @@ func TestField13_PagesHaveNoEscapeSequences(t *testing.T) {
 }
 
 // A page of a job that no longer loads says which version agents get. An address with something else than an id is not
-// found, in plain words, and the user is addressed as such.
+// found, in plain words, and the user is addressed as such. Now says at which step a session is, and which of how many.
 func TestField18_PagesSayWhatIs(t *testing.T) {
-	s, _, b := open(t)
+	s, call, b := open(t)
+	call.Plan("see the sea")
+	testkit.Until(t, "the session", func() bool {
+		return strings.Contains(b.get("/"), "trip/plan, step idea, 1 of 3")
+	})
 	b.get("/jobs/trip")
 	testkit.Write(t, s.root+"/.deepwork/jobs/trip/job.yml", "name: trip\nstepz: []\n")
 	testkit.Until(t, "the fault", func() bool {

@@ -43,6 +43,7 @@ type item struct {
 	Cost    *board.Cost
 
 	attempt, task string                // ids, "" if it has none
+	step          string                // the step that About ends with, "" if with none
 	flow          *workflow.SessionInfo // its workflow, nil if it has none or that is not known here
 	group         int                   // of what needs a person: see groups
 }
@@ -207,9 +208,10 @@ func (s *Site) detail(
 	for _, l := range lists {
 		for _, i := range l.Items {
 			if at := cmp.Or(i.flow, of[i.attempt]); at != nil && at.Status == "active" && at.Definition != "" {
-				i.Step = s.stepOf(at)
-				if i.Step != "" && strings.HasSuffix(i.About, ", step "+at.Step) {
-					i.About, i.Step = i.About+","+strings.TrimPrefix(i.Step, "step"), ""
+				if i.step != at.Step {
+					i.Step = s.stepOf(at)
+				} else if place := s.placeOf(at); place != "" {
+					i.About += ", " + place
 				}
 			}
 			if i.task != "" {
@@ -273,11 +275,13 @@ func (s *Site) waits(ctx context.Context, who session.Caller) (all []board.Atten
 }
 
 func sessionItem(i *workflow.SessionInfo) *item {
-	about := i.Job + "/" + i.Workflow
+	about, step := i.Job+"/"+i.Workflow, ""
 	if i.Status == "active" {
 		about += ", step " + i.Step
+		step = i.Step
 		if i.MovedBy != "" && !i.InUse {
 			about += "; the server that moved it last has ended"
+			step = ""
 		}
 	}
 	return &item{
@@ -287,6 +291,7 @@ func sessionItem(i *workflow.SessionInfo) *item {
 		Link:   "/sessions/" + i.ID,
 		Status: i.Status,
 		Since:  i.UpdatedAt,
+		step:   step,
 		flow:   i,
 	}
 }
@@ -450,17 +455,19 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []*item) (wor
 }
 
 func workItem(w task.Work, state board.State) *item {
-	kind, about := "agent", w.Executor
+	kind, about, step := "agent", w.Executor, ""
 	if w.Run != nil {
 		kind = "run"
 		if w.Step != "" && state.Open() {
-			about += ", step " + w.Step
+			step = w.Step
+			about += ", step " + step
 		}
 	}
 	return &item{
 		Kind:    kind,
 		Title:   w.Title,
 		About:   about,
+		step:    step,
 		attempt: w.AttemptID,
 		task:    w.TaskID,
 		Link:    "/attempts/" + w.AttemptID,

@@ -253,8 +253,8 @@ func (p *sessionPage) step(step *job.Step, id string) stepView {
 	return v
 }
 
-// stepOf returns where a session is in its workflow, such as step 2 of 5, "" if its definition cannot be read.
-func (s *Site) stepOf(i *workflow.SessionInfo) string {
+// placeOf returns which step of its workflow a session is at, such as 2 of 5, "" if its definition cannot be read.
+func (s *Site) placeOf(i *workflow.SessionInfo) string {
 	flow, known := s.workflowCache.Load(i.Definition)
 	if !known {
 		def, err := s.Engine.Definition(&machine.State{Definition: machine.DefinitionRef{Hash: i.Definition}})
@@ -269,7 +269,15 @@ func (s *Site) stepOf(i *workflow.SessionInfo) string {
 	if at < 0 {
 		return ""
 	}
-	return fmt.Sprintf("step %d of %d", at+1, len(w.Entries))
+	return fmt.Sprintf("%d of %d", at+1, len(w.Entries))
+}
+
+// stepOf returns where a session is in its workflow, such as step 2 of 5, or "".
+func (s *Site) stepOf(i *workflow.SessionInfo) string {
+	if place := s.placeOf(i); place != "" {
+		return "step " + place
+	}
+	return ""
 }
 
 // An answerForm asks a person to pass the outputs of a step.
