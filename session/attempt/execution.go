@@ -196,27 +196,45 @@ func (r *execution) notRun() *outcome {
 	return &outcome{fate: waits}
 }
 
-// finish records on the board what becomes of the execution.
+// finish records on the board what becomes of the execution. Worktrees that were begun stay only if the attempt
+// waits: then it stays at this place, which continues them.
 func (r *execution) finish(end *outcome) {
 	switch end.fate {
 	case left:
 		return
-	case waits:
-		released := false
-		err := r.record(func(ctx context.Context, b store.Board) (err error) {
-			released, err = b.Release(ctx, r.row.ID, r.engine.Members.ID())
-			return err
-		})
-		if err == nil && !released { // a run that was taken over: this server will try again
-			wait.For(r.engine.serving, 4*r.engine.o.Poll)
-		}
-		return
 	case ended:
 		r.push()
 	}
+	if end.fate.recorded() {
+		r.reportDiff()
+	}
 
-	r.reportDiff()
-	r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
+	begun, released := false, true
+	err := r.record(func(ctx context.Context, b store.Board) (err error) {
+		if begun, err = r.begun(ctx, b); err != nil {
+			return err
+		}
+		if end.fate == waits {
+			released, err = b.Release(ctx, r.row.ID, r.engine.Members.ID(), begun)
+			return err
+		}
+		return r.recordEnd(ctx, b, end)
+	})
+	if err == nil && !released { // a run that was taken over: this server will try again
+		wait.For(r.engine.serving, 4*r.engine.o.Poll)
+	}
+	if begun {
+		r.engine.removeUnused(r.engine.serving)
+	}
+}
+
+// begun reports whether worktrees of the attempt were made here, or partly made, and the board does not know it.
+func (r *execution) begun(ctx context.Context, b store.Board) (bool, error) {
+	a, err := b.Attempt(ctx, r.row.AttemptID)
+	if err != nil || a.Made() || a.Workspace == "" {
+		return false, err
+	}
+	return r.engine.Worktrees(a).Begun(nameOf(a)), nil
 }
 
 // failed is the outcome if an agent could not be run.

@@ -382,4 +382,4 @@ const onPostgres = `
 	TestAMachineThatIsGone TestAgentOutlivesServer TestAnAttemptOnAnotherMachine TestAttemptRuns ` +
 	`TestDeleteKeepsStartsOut
 	TestDeletingWhatIsOnAMachineThatIsGone TestInspectOnMachines TestNothingIsStartedOfWhatIsDeleted
-	TestStopElsewhere TestTheStoreIsAwaySinceAChange`
+	TestStopElsewhere TestTheStoreIsAwaySinceAChange TestWorktreesThatAreNotRecorded`

@@ -77,10 +77,10 @@ func (e *Engine) recover(ctx context.Context, b store.Board, cfg *config.Config)
 	return true
 }
 
-// removeDeleted removes the worktrees on this machine of deleted tasks. They are left if the attempts had
-// moved to another place, or this place seemed to be gone; otherwise the call that deletes a task has them
-// removed.
-func (e *Engine) removeDeleted(ctx context.Context) {
+// removeUnused removes the worktrees on this machine of deleted tasks, and those of attempts that ended before
+// their workspace was recorded. Those of a deleted task are left if this place seemed to be gone; otherwise the
+// call that deletes it has them removed.
+func (e *Engine) removeUnused(ctx context.Context) {
 	for {
 		b, err := e.Store(ctx)
 		var cfg *config.Config
@@ -95,7 +95,7 @@ func (e *Engine) removeDeleted(ctx context.Context) {
 		case errors.Is(err, store.ErrUnavailable) && wait.For(ctx, time.Second) == nil:
 			continue
 		case err != nil && ctx.Err() == nil:
-			e.Log.Error("cannot look for worktrees of deleted tasks", "error", err)
+			e.Log.Error("cannot look for worktrees that nobody uses", "error", err)
 		}
 
 		return

@@ -166,7 +166,7 @@ func (e *Engine) followBoard() {
 				e.wakeUp()
 			}
 			if slices.ContainsFunc(news.Changes, func(c store.Change) bool { return c.Kind == store.TaskDeleted }) {
-				e.removeDeleted(e.serving)
+				e.removeUnused(e.serving)
 			}
 			err = e.changes.Wait(e.serving, position)
 		}

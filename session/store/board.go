@@ -236,10 +236,10 @@ type Board interface {
 	// and its attempt. Nothing is given once what has ended by then has reached a limit.
 	ClaimNext(ctx context.Context, owner string, max int, c *task.Claim, l task.Limits) (*task.Execution, error)
 	// Release returns a claimed execution whose process was never started to the board: it and its attempt
-	// wait again, in the same position, and without a place if the attempt has no worktrees yet. An execution
-	// that was asked to stop is stopped instead. It reports false if the execution is not this owner's, or is
-	// no longer starting.
-	Release(ctx context.Context, executionID, owner string) (released bool, err error)
+	// wait again, in the same position, and without a place unless the attempt has worktrees: begun means that
+	// its place has some that are not recorded. An execution that was asked to stop is stopped instead. It
+	// reports false if the execution is not this owner's, or is no longer starting.
+	Release(ctx context.Context, executionID, owner string, begun bool) (released bool, err error)
 	// Ready returns the tasks that servers may start without a call, by priority and then age, at most
 	// task.MaxReady, if there is room. These tasks are todo, have no attempt and no dependency that is not
 	// done, and were made and changed only by callers with the right to start agents.

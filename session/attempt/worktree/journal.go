@@ -67,6 +67,9 @@ func (k *Keeper) journalPath(attempt string) string {
 	return filepath.Join(k.journal, attempt+".json")
 }
 
+// Begun reports whether worktrees of an attempt were made, or partly made, and not removed.
+func (k *Keeper) Begun(attempt string) bool { return isThere(k.journalPath(attempt)) }
+
 // maxJournal is the maximum size of a journal in bytes.
 const maxJournal = 64 << 20
 

@@ -40,7 +40,7 @@ func init() {
 		x, err := b.ClaimNext(ctx, "child", 5, nil, task.Limits{})
 		fmt.Println(x == nil, errors.Is(err, store.ErrUnavailable))
 		in.Scan()
-		released, err := b.Release(ctx, in.Text(), "child")
+		released, err := b.Release(ctx, in.Text(), "child", false)
 		fmt.Println(released, err)
 		x, err = b.ClaimNext(ctx, "child", 5, nil, task.Limits{})
 		fmt.Println(x == nil, err)

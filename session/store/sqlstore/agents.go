@@ -187,7 +187,7 @@ func (b board) ClaimNext(
 	})
 }
 
-func (b board) Release(ctx context.Context, executionID, owner string) (bool, error) {
+func (b board) Release(ctx context.Context, executionID, owner string, begun bool) (bool, error) {
 	return write(ctx, b, "releasing an execution", func(t Tx) bool {
 		e := t.execution(executionID)
 		if e.State != task.Starting || e.Owner != owner {
@@ -201,7 +201,7 @@ func (b board) Release(ctx context.Context, executionID, owner string) (bool, er
 
 		t.Exec(`UPDATE executions SET state = 'waiting', owner = NULL WHERE id = ?`, e.ID)
 		t.setAttempt(e.AttemptID, task.Waiting, nil)
-		if e.MachineID != "" {
+		if e.MachineID != "" && !begun {
 			t.unplace(e.AttemptID)
 		}
 		return true

@@ -77,7 +77,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		"push":      b.SetPushError(ctx, "x", nil),
 		"start":     second(b.StartExecution(ctx, "x", "X", time.Time{})),
 		"end":       ended(b.EndExecution(ctx, "x", task.Ending{State: task.Stopped})),
-		"release":   second(b.Release(ctx, "x", "one")),
+		"release":   second(b.Release(ctx, "x", "one", false)),
 		"stop":      second(b.Stop(ctx, "x")),
 	} {
 		says(t, err, task.ErrNotFound, `"x"`, what)

@@ -392,7 +392,7 @@ func made(t *testing.T, b board, p task.Project, who session.Caller) row {
 	s := addAs(t, b, p, who, "of "+who.Identity)
 	a, e := tryAs(t, b, who, s), claimed(t, b, 1000)
 	for ; e != nil && e.AttemptID != a.ID; e = claimed(t, b, 1000) {
-		defer b.Release(t.Context(), e.ID, "server") // those of other tasks wait on
+		defer b.Release(t.Context(), e.ID, "server", false) // those of other tasks wait on
 	}
 	testkit.Need(t, e != nil, "nothing to claim")
 

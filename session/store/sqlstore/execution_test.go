@@ -203,13 +203,13 @@ func TestReleaseAndStop(t *testing.T) {
 	a := try(t, b, s)
 	first := testkit.Get(b.ClaimNext(t.Context(), "one", 1, nil, task.Limits{})).Must(t)
 	try(t, b, addTask(t, b, p, "two")) // which runs later
-	is(t, false)(b.Release(t.Context(), first.ID, "another"))
-	is(t, true)(b.Release(t.Context(), first.ID, "one"))
+	is(t, false)(b.Release(t.Context(), first.ID, "another", false))
+	is(t, true)(b.Release(t.Context(), first.ID, "one", false))
 	equal(t, testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t).State, task.Waiting)
-	is(t, false)(b.Release(t.Context(), first.ID, "one"))
+	is(t, false)(b.Release(t.Context(), first.ID, "one", false))
 	e, session := run(t, b) // in the place it had
 	equal(t, "claimed", e.ID, first.ID)
-	is(t, false)(b.Release(t.Context(), e.ID, "server"))
+	is(t, false)(b.Release(t.Context(), e.ID, "server", false))
 	queue(t, b, session, &task.Queued{Prompt: "more"})
 	next := end(t, b, e, task.Ending{State: task.Completed, Task: task.InReview})
 	queue(t, b, session, &task.Queued{Prompt: "even more"})
@@ -246,7 +246,7 @@ func TestReleaseAndStop(t *testing.T) {
 		testkit.Get(b.SetLanded(t.Context(), late.AttemptID, task.LandedConflicts, false)).Must(t), false,
 		testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).Landed, task.LandedConflicts)
 	stop(late.ID, task.Starting)
-	is(t, true)(b.Release(t.Context(), late.ID, "server"))
+	is(t, true)(b.Release(t.Context(), late.ID, "server", false))
 	equal(t, "the mark is gone with its end", stop(late.ID, task.Stopped) == nil, false,
 		testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).State, task.Stopped,
 		stop(e.ID, task.Completed) == nil, false)

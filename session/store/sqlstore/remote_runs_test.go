@@ -419,8 +419,11 @@ func TestClaimsOfMachines(t *testing.T) {
 				filepath.ToSlash))), slices.Sorted(slices.Values(want)))
 	}
 
-	// Before its worktrees are made, another machine may get it; later only the same one.
-	is(t, true)(b.Release(t.Context(), x.ID, "server of red"))
+	// Before its worktrees are begun, another machine may get it; later only the same one.
+	is(t, true)(b.Release(t.Context(), x.ID, "server of red", true))
+	equal(t, "begun worktrees of another machine are claimed", claim(t, b, blue, 2, []string{"CODEX"}, repos), nil)
+	equal(t, "of its own", claim(t, b, red, 1, nil, nil).AttemptID, first.ID)
+	is(t, true)(b.Release(t.Context(), x.ID, "server of red", false))
 	x = claim(t, b, blue, 2, []string{"CODEX"}, repos)
 	equal(t, "claimed after a release", x.Place, blue)
 	testkit.FailsWith(t, b.SetPaths(t.Context(), &paths), task.ErrEnded, "of the machine that had it before")
@@ -428,7 +431,7 @@ func TestClaimsOfMachines(t *testing.T) {
 	paths.Place = blue
 	testkit.Must(t, errors.Join(b.SetPaths(t.Context(), &paths),
 		b.SetWorkspace(t.Context(), &paths, map[string]string{"r": "abc"})))
-	is(t, true)(b.Release(t.Context(), x.ID, "server of blue"))
+	is(t, true)(b.Release(t.Context(), x.ID, "server of blue", false))
 	equal(t, "a worktree of another machine is claimed", claim(t, b, red, 2, []string{"CODEX"}, repos), nil)
 	elsewhere := testkit.Get(b.OpenElsewhere(t.Context(), red)).Must(t)
 	equal(t, "elsewhere", len(elsewhere), 2, elsewhere[0].AttemptID, first.ID, elsewhere[0].Place, blue,
