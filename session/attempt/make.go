@@ -62,13 +62,13 @@ func (r *execution) find() (executors.Process, *outcome) {
 }
 
 // couldNot returns the outcome of an error that is unrelated to the agent. If the server is closing, or the
-// store cannot be reached, the execution waits again; if it belongs to another server by now, it is left to
+// store does not answer, the execution waits again; if it belongs to another server by now, it is left to
 // that one; otherwise it has failed for that reason.
 func (r *execution) couldNot(doing string, err error) *outcome {
 	if r.ctx.Err() != nil || errors.Is(err, task.ErrEnded) {
 		return &outcome{fate: left}
 	}
-	if r.making.Err() != nil || errors.Is(err, store.ErrUnavailable) {
+	if r.making.Err() != nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) {
 		return r.notRun()
 	}
 

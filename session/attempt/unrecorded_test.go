@@ -53,6 +53,12 @@ func cutShort(_ store.Board, a *task.Attempt, _ map[string]string) error {
 	return cmp.Or(os.WriteFile(path, []byte(partly), 0o600), store.ErrUnavailable)
 }
 
+func unconfirmed(store.Board, *task.Attempt, map[string]string) error { return store.ErrPending }
+
+func recordedUnconfirmed(b store.Board, a *task.Attempt, base map[string]string) error {
+	return cmp.Or(b.SetWorkspace(ctx, a, base), store.ErrPending)
+}
+
 // stoppedMeanwhile is unanswered while a call stops the attempt.
 func stoppedMeanwhile(b store.Board, a *task.Attempt, _ map[string]string) error {
 	x, err := b.LatestExecution(ctx, a.ID)
@@ -74,6 +80,8 @@ func TestWorktreesThatAreNotRecorded(t *testing.T) {
 	}{
 		{"unanswered", unanswered, task.Completed, 2},
 		{"cut short", cutShort, task.Completed, 2},
+		{"unconfirmed", unconfirmed, task.Completed, 2},
+		{"recorded, unconfirmed", recordedUnconfirmed, task.Completed, 2},
 		{"stopped meanwhile", stoppedMeanwhile, task.Stopped, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
