@@ -115,6 +115,7 @@ func (i *inspection) journaled() error {
 			i.halfDone[attempt] = true
 			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: removing was cut short", id),
 				doServe)
+		case known && e.Made() && attempt != e.name(): // of an item of its run, which makes it again if it is resumed
 		case j.Phase == creating && !(known && e.State.Open()):
 			i.halfDone[attempt] = true
 			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: creating was cut short", id),
