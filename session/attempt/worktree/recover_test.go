@@ -319,6 +319,31 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 	})
 }
 
+// A removal whose caller is gone removes nothing or everything.
+func TestRemovalWithoutItsCaller(t *testing.T) {
+	t.Parallel()
+	for point, left := range map[string]bool{"begun": true, "renamed": false} {
+		k, repo := newKeeper(t), newRepo(t)
+		path := create(t, k, repo)
+		write(t, path, "new", "work")
+		ctx, cancel := context.WithCancel(t.Context())
+		k.atPoint = func(at string) {
+			if at == point {
+				cancel()
+			}
+		}
+		_, _, err := k.Remove(ctx, attemptID, false, func() bool {
+			k.atPoint("begun")
+			return false
+		})
+		testkit.Equal(t, err != nil, left, "%s: %v", point, err)
+		testkit.Equal(t, isThere(path), left, "the worktree after the caller has gone when it was %s", point)
+		if !left {
+			nothingLeft(t, k)
+		}
+	}
+}
+
 // A removal that died loses no work, and is finished by the next call.
 func TestCrashAtEachPointOfRemove(t *testing.T) {
 	t.Parallel()

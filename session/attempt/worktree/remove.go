@@ -84,7 +84,11 @@ func (k *Keeper) remove(
 			return nil, nil, ErrInUse
 		}
 	}
-	return out, discarded, k.drop(ctx, j)
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err()
+	}
+	// A removal that has begun is finished: whoever asked for it may not ask again.
+	return out, discarded, k.drop(context.WithoutCancel(ctx), j)
 }
 
 // drop removes the worktrees of an attempt whose work is rescued, or in which nobody has worked: its folder,
