@@ -16,6 +16,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/cmd/deepwork/plugin"
 	"deepwork/session"
+	"deepwork/session/judging"
+	"deepwork/session/machine"
 	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -209,6 +211,174 @@ func (a *app) sessionsAbortCommand() *cobra.Command {
 		},
 	})
 	cmd.Flags().StringVar(&why, "reason", "aborted from the command line", "`REASON`, as the session records it")
+	return cmd
+}
+
+func (a *app) sessionsOverrideCommand() *cobra.Command {
+	var why string
+	cmd := a.onProject("", &cobra.Command{
+		Use:     "override ID STEP",
+		Short:   "Let a step continue without its reviews and checks; " + idsHelp,
+		Example: `  deepwork sessions override latest write --reason "The reviewer misread the notes."`,
+		Long: `Show a step that waits for its review, or whose checks fail, and ask at the terminal
+whether it may continue without. A check with override: never is not skipped. The agent can
+then finish that step, once; going back to an earlier step
+withdraws the decision. The session records it as a person's.
+
+If quality_gate.override is human, this is the only way to finish a step without a
+reviewer's verdict. If it is never, nobody can.`,
+		Args: sessionIDs.first(2, 2, "a session id and a step"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.TrimSpace(why) == "" {
+				return usagef(cmd, "--reason is missing or blank; say why the step may continue")
+			}
+
+			if err := byPerson(); err != nil {
+				return err
+			}
+			return a.withSession(cmd.Context(), false, args[0], func(engine *workflow.Engine, id string) error {
+				if err := a.override(cmd.Context(), engine, id, args[1], why); err != nil {
+					return fmt.Errorf("overriding the reviews of step %s of session %s: %w", args[1], id, err)
+				}
+				return nil
+			})
+		},
+	})
+	cmd.Flags().StringVar(&why, "reason", "", "`REASON`, as the session records it")
+	return cmd
+}
+
+func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID, why string) error {
+	if _, err := engine.Reviewing(ctx); err != nil { // before it is shown
+		return err
+	}
+
+	s, info, err := readBoth(ctx, engine, id)
+	if err != nil {
+		return err
+	}
+
+	if s.Status != machine.Active {
+		return s.Ended()
+	}
+
+	if _, err := s.Grant(stepID, judging.Override{}); err != nil { // before it is shown
+		return err
+	}
+
+	st, err := engine.Step(s, stepID)
+	if err != nil {
+		return err
+	}
+
+	unfit := s.Progress(stepID).Unfit()
+	if len(st.Reviews)+len(st.Checks) == 0 && unfit == nil {
+		return errors.New("the step has no reviews, no checks, and nothing was handed in that was not accepted, so " +
+			"there is nothing to override")
+	}
+
+	a.describe(s, stepID, placeElsewhere(&info.Session, engine.Place))
+	for _, r := range st.Reviews {
+		a.criteria("skipped", r)
+	}
+
+	for _, c := range st.Checks {
+		what := "skipped"
+		if c.Never() {
+			what = "kept"
+		}
+		a.out.Field(9, what, fmt.Sprintf("the check %s: %s", c.Name, strings.Join(c.Run, " ")))
+	}
+
+	if unfit != nil {
+		a.line("handed in %s, and not accepted:\n%s", show.Ago(unfit.At), show.Indent(unfit.Feedback, "  "))
+	}
+
+	given, files := workflow.GivenFor(s, stepID)
+	if last := s.Progress(stepID).Newest(); last != nil {
+		show.Tries(a.line, []*machine.Try{last})
+	} else if review := filepath.Join(info.Root, ".deepwork", "tmp",
+		"quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
+		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n",
+			inline(a.display(engine.Root, review)))
+	} else if len(files) == 0 {
+		fmt.Fprintln(a.out, "No outputs were handed in for a review yet.")
+	}
+	show.Hashes(a.line, "handed in", files)
+	if given == "" {
+		fmt.Fprintln(a.out, "It would continue with whatever the agent hands in next.")
+	} else {
+		fmt.Fprintln(a.out, "This covers only these outputs, as they were then; others are reviewed and checked.")
+	}
+
+	what := "reviews"
+	if len(st.Checks) > 0 {
+		what = "reviews and checks"
+	}
+	if err := confirm(fmt.Sprintf("\nSkip these %s of step %s, with the reason %s? Type yes: ", what, plain(stepID),
+		plain(fmt.Sprintf("%q", why))), "nothing was overridden", ""); err != nil {
+		return err
+	}
+
+	err = engine.OverrideFor(ctx, id, stepID, judging.Override{
+		GivenFor: given,
+		Identity: session.LocalIdentity,
+		Channel:  session.ChannelTerminal,
+		Reason:   why,
+	})
+	if err == nil {
+		fmt.Fprintf(a.out, "Overridden. The agent can finish %s now.\n", plain(stepID))
+	}
+	return err
+}
+
+func (a *app) sessionsDropCommand() *cobra.Command {
+	var why string
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "drop ID STEP[N]",
+		Short: "Leave out an item of a list; " + idsHelp,
+		Long: `Leave out the item that a step is about, such as port[3], after a question at the terminal.
+The other items go on. The session records it as a person's decision.`,
+		Example: "deepwork sessions drop 1a2b3c4d 'port[3]' --reason \"it is obsolete\"",
+		Args:    sessionIDs.first(2, 2, "a session id and a step of an item, such as port[3]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.TrimSpace(why) == "" {
+				return usagef(cmd, "--reason is missing or blank; say why the item is left out")
+			}
+
+			if err := byPerson(); err != nil {
+				return err
+			}
+			return a.withSession(cmd.Context(), false, args[0], func(engine *workflow.Engine, id string) error {
+				s, err := engine.Read(cmd.Context(), id)
+				if err != nil {
+					return err
+				}
+
+				def, err := engine.Definition(s)
+				if err == nil { // before it asks
+					err = s.Droppable(def, args[1])
+				}
+				if err != nil {
+					return fmt.Errorf("dropping the item of %s of session %s: %w", args[1], id, err)
+				}
+				if err := confirm(fmt.Sprintf("Leave out the item of %s, with the reason %s? Type yes: ",
+					plain(args[1]), plain(fmt.Sprintf("%q", why))), "nothing was dropped", ""); err != nil {
+					return err
+				}
+				err = engine.DropFor(cmd.Context(), id, args[1],
+					judging.Override{Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: why})
+				if err != nil {
+					return fmt.Errorf("dropping the item of %s of session %s: %w", args[1], id, err)
+				}
+				fmt.Fprintln(a.out,
+					a.here(fmt.Sprintf("Dropped. The agent goes on with the other items; 'deepwork sessions show %s' "+
+						"shows them.", id)))
+				return nil
+			})
+		},
+	})
+	cmd.Flags().StringVar(&why, "reason", "", "`REASON`, as the session records it")
 	return cmd
 }
 
