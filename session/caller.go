@@ -94,6 +94,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 type AwaitingStep struct {
 	SessionID, Step, Goal string
 	Review                bool
+	Rounds                bool // its rounds are used up: the person says how to go on
 	Since                 time.Time
 }
 

@@ -311,3 +311,31 @@ func TestRunItemsForAPerson(t *testing.T) {
 	p.merged(2, "1")
 	p.clean()
 }
+
+// A person says how a run goes on whose rounds are used up. It waits until then, and no agent is started in vain.
+func TestRunRoundsAreUsedUp(t *testing.T) {
+	t.Parallel()
+	const rounds = "{repeat: {steps: [fix], until: {output: said, is: done}, at_most: 1}}"
+	p := newRunProject(t, "", runJob("NAME", rounds+", end",
+		"fix outputs: {said: {type: string, description: S}}", "end outputs: {}"))
+	p.plan("fix "+talk, `fix call finished_step {"outputs":{"said":"no"}}`)
+	r := p.begin()
+	now := p.waits("fix", "")
+	testkit.Equal(t, len(p.begun("fix")), 1, "agents")
+	p.review(now, "more Look closer")
+	now = p.waits("fix", now.Waits[0].Since)
+	testkit.Need(t, len(p.begun("fix")) == 2, "agents: %s", p.steps())
+	testkit.ContainsAll(t, p.begun("fix")[1].Prompt, []string{`"number": 2`, "asks for one more round. Look closer"})
+	p.review(now, "go\nGood enough\r")
+	r.exits(0)
+	testkit.Equal(t, p.steps(), "fix fix end")
+	testkit.Contains(t, mustPrint(t, p.root, "sessions", "show", *now.SessionID), "(skipped: rounds): Good enough")
+
+	r = p.begin()
+	now = p.waits("fix", now.Waits[0].Since)
+	types(t, true, "stop It is hopeless", append(strings.Fields(*now.Waits[0].Command), "--path", p.root), "Stopped: ")
+	end := r.exits(1)
+	testkit.Contains(t, optional(end.Reason), "The workflow was aborted: It is hopeless")
+	testkit.Equal(t, p.steps(), "fix fix end fix")
+	p.clean()
+}

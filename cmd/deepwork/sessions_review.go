@@ -36,6 +36,12 @@ $PAGER. Then you decide, at the terminal:
   edit           change a file with $EDITOR; what you judge is read again afterwards
   quit           decide nothing
 
+If the rounds of a step are used up, you say how it goes on:
+
+  more [WORDS]   one more round, whose agent gets your words
+  go WHY         as it is, which the session records as your override
+  stop WHY       the session is aborted
+
 Without an ID it takes what has waited longest, and then offers the next. Your verdict
 counts only for the content that you were shown.`,
 		Example: "deepwork sessions review\ndeepwork sessions review 1a2b3c4d",
@@ -137,10 +143,13 @@ func (a *app) review(ctx context.Context, engine *workflow.Engine, s session.Awa
 		return false, err
 	}
 	a.showHandIn(ctx, h, placeElsewhere(&info.Session, engine.Place), false)
+	if h.About != "" {
+		return a.goOn(ctx, engine, h, info.AttemptID)
+	}
 	for {
 		typed, err := show.Ask("\npass, fail, view, edit or quit? ")
 		if err != nil {
-			return false, fmt.Errorf("there is no terminal to ask at: run this in one (%w)", err)
+			return false, noTerminal(err)
 		}
 		word, words, _ := strings.Cut(typed, " ")
 		switch words = strings.TrimSpace(words); strings.ToLower(word) {
@@ -170,6 +179,44 @@ func (a *app) review(ctx context.Context, engine *workflow.Engine, s session.Awa
 	}
 }
 
+func noTerminal(err error) error {
+	return fmt.Errorf("there is no terminal to ask at: run this in one (%w)", err)
+}
+
+// goOn asks how a step whose rounds are used up goes on, and records that.
+func (a *app) goOn(
+	ctx context.Context, engine *workflow.Engine, h *workflow.HandIn, attemptID string,
+) (quit bool, err error) {
+	for {
+		typed, err := show.Ask("\nmore, go, stop, view or quit? ")
+		if err != nil {
+			return false, noTerminal(err)
+		}
+		word, words, _ := strings.Cut(typed, " ")
+		word, words = strings.ToLower(word), strings.TrimSpace(words)
+		if words == "" && (word == "go" || word == "stop") {
+			if words, err = show.AskText("Why? An empty line ends it.\n> "); err != nil {
+				return false, err
+			}
+		}
+		switch {
+		case word == "view":
+			a.showHandIn(ctx, h, "", true)
+		case word == "quit":
+			fmt.Fprintln(a.out, "Nothing was recorded.")
+			return true, nil
+		case word == "more", word == "go" && words != "":
+			return false, a.decide(ctx, engine, h, attemptID, machine.Answer{Passed: word == "go", Feedback: words})
+		case word == "stop" && words != "":
+			if err := engine.AbortFor(ctx, h.SessionID, words); err != nil {
+				return false, err
+			}
+			fmt.Fprintf(a.out, "Stopped: session %s is aborted.\n", h.SessionID)
+			return false, nil
+		}
+	}
+}
+
 // decide records a person's decision, and says what to do now.
 func (a *app) decide(
 	ctx context.Context, engine *workflow.Engine, h *workflow.HandIn, attemptID string, answer machine.Answer,
@@ -179,9 +226,12 @@ func (a *app) decide(
 	if err := engine.ReviewFor(ctx, h.SessionID, h.Step, h.Digest, answer); err != nil {
 		return err
 	}
-	if answer.Passed {
+	switch {
+	case h.About != "":
+		fmt.Fprintf(a.out, "Recorded. %s\n", now)
+	case answer.Passed:
 		fmt.Fprintf(a.out, "Passed. %s\n", now)
-	} else {
+	default:
 		fmt.Fprintf(a.out, "Failed. %s It gets your words.\n", now)
 	}
 
@@ -275,8 +325,12 @@ func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere stri
 	})}
 	page.out.Fields(9, "session", fmt.Sprintf("%s (%s)", h.SessionID, h.Workflow), "goal", h.Goal, "step", h.Step,
 		"place", elsewhere)
-	for _, r := range h.Reviews {
-		page.criteria("question", r)
+	if h.About != "" {
+		page.out.Field(9, "question", "How is it to go on? "+h.About)
+	} else {
+		for _, r := range h.Reviews {
+			page.criteria("question", r)
+		}
 	}
 	page.out.Field(9, "notes", h.Notes)
 	for _, f := range h.Files {

@@ -261,7 +261,7 @@ func (s state) finish(in input) []outcome {
 	n := s
 	n.done[number(step)], n.begun[number(step)] = finished{in.Outputs, in.Text}, true
 	if n.exhausted() {
-		return append(held, outcome{s, reviewFailed})
+		return append(held, outcome{s, personAwaited}) // who never answers
 	}
 
 	n.settle()

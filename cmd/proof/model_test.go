@@ -162,7 +162,7 @@ func TestFormsModel(t *testing.T) {
 		"no round":                           {second[:3], fin("s3", no, "begin s4"), false},
 		"the rounds end":                     {second, fin("s3", done, "begin s4"), true},
 		"a round too many":                   {second, fin("s3", no, "begin s2"), false},
-		"after the last round":               {second, fin("s3", no, reviewFailed), true},
+		"after the last round":               {second, fin("s3", no, personAwaited), true},
 		"the number of the round": {second,
 			call{"file", "", "",
 				`active at s3: s0={"report":"a.md"} "" s2#2={"report":"a.md"} "" s3=open; ""; from s3 to s2: s2=` +

@@ -43,7 +43,8 @@ func (a *rover) act(ctx context.Context) {
 	if t.kind == given && in.Tool != "get_step" && !isRefusal(t.said) {
 		a.last = in
 	}
-	if t.said == personAwaited && runtime.GOOS == "linux" && a.decides(ctx, in) {
+	of, _ := ofItem(in.Step)
+	if of == personStep && t.said == personAwaited && runtime.GOOS == "linux" && a.decides(ctx, in) {
 		in.Request = ""
 		t = a.perform(ctx, in)
 	}
@@ -64,9 +65,6 @@ func (a *rover) decides(ctx context.Context, in input) bool {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandWithin)
 	defer cancel()
 	step, h := in.Step, a.history
-	if step == "" {
-		return false
-	}
 	call, said := h.now(), decided
 	if _, _, err := tty.Run(a.deepwork(within, a.home, "sessions", "review", in.Session, step), "", pass); err != nil {
 		said = lostReply

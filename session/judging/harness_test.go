@@ -65,6 +65,12 @@ func (r Rules) account() Rules {
 	return r
 }
 
+// last are rules by which this ends the last round, unless a program ends the rounds.
+func (r Rules) last() Rules {
+	r.LastRound = "round 2 of 2 is over"
+	return r
+}
+
 func (r Rules) refused() Rules {
 	r.Refused = errors.New("not approved")
 	return r
@@ -250,6 +256,12 @@ func (n Now) String() string {
 	}
 	if n.Ends != nil {
 		fmt.Fprintf(&b, ", ends %v", n.Ends.Passed)
+		if n.Ends.More != "" {
+			b.WriteString(", " + n.Ends.More)
+		}
+	}
+	if n.About != "" {
+		b.WriteString(", about " + n.About)
 	}
 	if n.Others {
 		b.WriteString(", others")

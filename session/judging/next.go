@@ -1,6 +1,7 @@
 package judging
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -398,23 +399,49 @@ func (p Past) passed(j Judge) *Verdict {
 // place, or nil. Only a person's override skips it.
 func (n *decision) person(by *Verdict) Now {
 	asks := slices.ContainsFunc(n.r.Judges, func(j Judge) bool { return j.Kind == ByPerson })
-	same := n.past.same(n.h)
 	if !asks || by != nil && by.Kind == ByOverride {
-		return n.now(Move, "", same)
+		return n.move(by)
 	}
 
 	of := n.past.latest(ByPerson, n.h.Content)
 	switch v := of.Of(ByPerson); {
 	case v != nil && v.Passed:
 		n.verdicts = append(n.verdicts, v)
-		return n.now(Move, "", same)
+		return n.move(by)
 	case v != nil && !n.asksAgain(of):
 		if n.past.FailedTries() >= n.r.MaxTries {
 			return n.refuse(UsedUp, of)
 		}
 		return n.refuse(ReviewFailed, of)
 	}
-	return n.now(Await, ByPerson, same)
+	return n.now(Await, ByPerson, n.past.same(n.h))
+}
+
+// move finishes the step. If that uses up the rounds, a person first says how to go on: only their override skips
+// this.
+func (n *decision) move(by *Verdict) Now {
+	same := n.past.same(n.h)
+	var end RoundEnd
+	if n.ends != nil {
+		end = *n.ends
+	}
+	if n.r.LastRound == "" || end.Passed || by != nil && by.Kind == ByOverride {
+		return n.now(Move, "", same)
+	}
+
+	v := n.past.latest(ByPerson, n.h.Content).Of(OnRounds)
+	if v == nil {
+		now := n.now(Await, ByPerson, same)
+		now.About = strings.TrimSpace(n.r.LastRound + ". " + end.Why)
+		return now
+	}
+	n.verdicts = append(n.verdicts, v)
+	if !v.Passed {
+		end.More = strings.TrimSpace(fmt.Sprintf("A person (%s, %s) asks for one more round. %s", v.By, v.Channel,
+			v.Feedback))
+		n.ends = &end
+	}
+	return n.now(Move, "", same)
 }
 
 // asksAgain reports whether to ask a person again who has failed a step that hands in nothing, as the agent was

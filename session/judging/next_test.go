@@ -297,6 +297,55 @@ func TestNext_People(t *testing.T) {
 	})
 }
 
+func TestNext_TheLastRound(t *testing.T) {
+	asked := func() *Submission { return was().with(ByPerson) }
+	answered := func(s *Submission, more bool) *Submission {
+		v := &Verdict{Kind: OnRounds, By: "Ada", Channel: "page", Passed: !more}
+		return s.To("", append(s.Verdicts, v), testTime)
+	}
+	const about, ada = ", about round 2 of 2 is over.", "A person (Ada, page) asks for one more round."
+	testNext(t, []nextRow{
+		{"no judges", past(), rules().last(), handIn(), "await with person" + about},
+		{"not answered", past(asked()), rules().last(), handIn(), "await with person of 1" + about},
+		{"a program ends the rounds", past(was().passed(until)), rules(until).last(), handIn(waited(1)),
+			"move of 1: program+, ends true"},
+		{"it does not", past(was().failed(until)), rules(until).last(), handIn(waited(1)),
+			"await with person of 1: program-, ends false" + about},
+		{"after a reviewer", past(was().failed(until).passed(review)), rules(until, review).last(), handIn(waited(1)),
+			"await with person of 1 try 1: program- reviewer+, ends false" + about},
+		{"an agent gives a reason", past(), rules(review).last(), handIn(reason),
+			"await with person: override+" + about},
+		{"a reviewer fails it", past(was().failed(review)), rules(review).last(), handIn(waited(1)),
+			"refuse ReviewFailed of 1: reviewer-"},
+		{"a person reviews it first", past(), rules(person).last(), handIn(), "await with person"},
+		{"a person passed it", past(was().passed(person)), rules(person).last(), handIn(),
+			"await with person of 1: person+" + about},
+		{"go on", past(answered(asked(), false)), rules().last(), handIn(), "move of 1: rounds+"},
+		{"go on, after a review by a person", past(answered(was().passed(person).with(ByPerson), false)),
+			rules(person).last(), handIn(), "move of 1: person+ rounds+"},
+		{"go on, and an agent gave a reason", past(answered(was().instead(ByReason).with(ByPerson), false)),
+			rules(review).last(), handIn(), "move of 1: override+ rounds+"},
+		{"one more round", past(answered(asked(), true)), rules().last(), handIn(),
+			"move of 1: rounds-, ends false, " + ada},
+		{"one more round, after a program", past(answered(was().failed(until).with(ByPerson), true)),
+			rules(until).last(), handIn(), "move of 1: program- rounds-, ends false, " + ada},
+		{"other outputs", past(answered(asked(), true)), rules().last(), handIn(edited), "await with person" + about},
+		{"outputs that end the rounds", past(asked()), rules(), handIn(edited), "move"},
+		{"the tree has changed", past(answered(was().failed(until).with(ByPerson), true),
+			wasWith("c1", "b9").failed(until)), rules(until).last(), handIn(elsewhere, waited(2)),
+			"move of 2: program- rounds-, ends false, " + ada},
+		{"and now a program ends the rounds", past(answered(was().failed(until).with(ByPerson), true),
+			wasWith("c1", "b9").passed(until)), rules(until).last(), handIn(elsewhere, waited(2)),
+			"move of 2: program+, ends true"},
+		{"void", past(asked().void(false)), rules().last(), handIn(), "await with person" + about},
+		{"imported", past(answered(asked(), false).imported()), rules().last(), handIn(), "await with person" + about},
+		{"a person overrides it", past(asked()).granted(""), rules().last(), handIn(),
+			"move of 1: override_by_person+"},
+		{"nobody may override", past(answered(asked(), false)), rules(until).last().never(), handIn(),
+			"run with program of 1"},
+	})
+}
+
 func TestNext_WhatHappenedMeanwhile(t *testing.T) {
 	testNext(t, []nextRow{
 		{"the step was begun again", past(), rules(review), handIn(waited(1)), "refuse MovedOn"},

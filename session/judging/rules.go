@@ -27,6 +27,8 @@ type Rules struct {
 	Account  bool    // the reviews judge also how the work was done
 	MaxTries int     // maximum number of failed tries (seed 000, 001.1.5)
 	Override config.Override
+	// why a person has to say how to go on, unless a program ends the rounds: this ends the last one; or ""
+	LastRound string
 }
 
 // A HandIn is a call with outputs, or what is handed on to the next judge.
@@ -92,5 +94,6 @@ type Now struct {
 	Over     []string    // the names of the checks that a person passes over
 	Ends     *RoundEnd   // what the program that ends rounds said, or nil
 	Why      Why
-	Others   bool // a person has overridden the reviews, but of other outputs
+	About    string // why a person is asked about the rounds, not about the content; or ""
+	Others   bool   // a person has overridden the reviews, but of other outputs
 }

@@ -11,6 +11,7 @@
 package judging
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -29,6 +30,7 @@ const (
 	ByReviewer Kind = "reviewer" // the external reviewer
 	BySelf     Kind = "self"     // the agent, which was given the criteria for exactly these outputs
 	ByPerson   Kind = "person"   // a person who was asked
+	OnRounds   Kind = "rounds"   // likewise, about used up rounds: to go on or, not passed, for one more round
 
 	ByReason   Kind = "override"           // an agent says why it goes on without a review of these outputs
 	ByOverride Kind = "override_by_person" // a person passes over the reviews, and over checks that allow it
@@ -65,6 +67,7 @@ type Turn struct {
 	At      time.Time  `json:"at"`
 	EndedAt *time.Time `json:"ended_at"`           // nil means that it is with this judge
 	RunEach string     `json:"run_each,omitempty"` // of the review by a person; step if there are several
+	About   string     `json:"about,omitempty"`    // why a person is asked about the rounds instead, or ""
 }
 
 // A Verdict says whether a judge passes a content. It applies to nothing else.
@@ -97,10 +100,11 @@ type CheckRun struct {
 	Ends    bool     `json:"ends,omitempty"`    // it only ends rounds, and fails no step
 }
 
-// A RoundEnd is the result of the program that ends a form's rounds.
+// A RoundEnd is the result of the program that ends a form's rounds, and what a person adds after the last one.
 type RoundEnd struct {
 	Passed bool   `json:"passed"`
-	Why    string `json:"why,omitempty"` // why it has not passed
+	Why    string `json:"why,omitempty"`  // why it has not passed
+	More   string `json:"more,omitempty"` // who asks for one more round, in a sentence; "" means nobody
 }
 
 // An Override says that reviews were skipped at the request of the caller or of a person.
@@ -277,8 +281,26 @@ func (s *Submission) Failures() []*Verdict {
 	return slices.DeleteFunc(s.All(kind), func(v *Verdict) bool { return v.Passed })
 }
 
+// Answer returns what a person answered last, or nil. s may be nil.
+func (s *Submission) Answer() *Verdict { return cmp.Or(s.Of(OnRounds), s.Of(ByPerson)) }
+
 // Fails reports whether the verdict fails the step.
-func (v *Verdict) Fails() bool { return !v.Passed && (v.Check == nil || !v.Check.Ends) }
+func (v *Verdict) Fails() bool {
+	return !v.Passed && v.Kind != OnRounds && (v.Check == nil || !v.Check.Ends)
+}
+
+// Word says what a person answered.
+func (v *Verdict) Word() string {
+	switch {
+	case v.Kind == OnRounds && v.Passed:
+		return "go on as it is"
+	case v.Kind == OnRounds:
+		return "one more round"
+	case v.Passed:
+		return "passed"
+	}
+	return "failed"
+}
 
 // inPlace are the kinds of the verdicts by which a step may be finished without its reviewers.
 var inPlace = []Kind{BySelf, ByReason, ByOverride, Off, NotDue}
@@ -296,12 +318,14 @@ func (s *Submission) Standing() *Verdict {
 	return nil
 }
 
-// Why returns the verdicts that a step relies on which was finished with a submission: the one that decided, and, if a
-// person passed it, the one of its other reviews. Those of reviewers and programs are copies that say who finished the
-// step, and when.
+// Why returns the verdicts that a step relies on which was finished with a submission: the one that decided, and, if
+// that was a person who was asked, the one of its other reviews. Those of reviewers and programs are copies that say
+// who finished the step, and when.
 func (s *Submission) Why() (why []Verdict) {
-	if v := s.Of(ByPerson); v != nil && s.Of(ByOverride) == nil {
-		why = append(why, *v)
+	for _, kind := range []Kind{OnRounds, ByPerson} {
+		if v := s.Of(kind); v != nil && s.Of(ByOverride) == nil {
+			why = append(why, *v)
+		}
 	}
 	v := s.Standing()
 	if v == nil {

@@ -85,7 +85,7 @@ func (s *State) text(def *Definition, c *job.Condition, first, after int) string
 func (s *State) next(def *Definition, index int) int {
 	wf := def.Workflow
 	if f := wf.Form(index); f != nil && f.Repeat != nil {
-		if first, after := wf.Span(f); index == after-1 && !s.ends(def, f) && !s.lastRound(f) {
+		if first, after := wf.Span(f); index == after-1 && !s.ends(def, f) && (!s.lastRound(f) || s.more(f) != "") {
 			return first
 		}
 	}
@@ -141,24 +141,35 @@ func (s *State) round(f *job.Form) replies.Round {
 
 func (s *State) lastRound(f *job.Form) bool { return s.round(f).Number >= f.Repeat.AtMost }
 
+// more says who asks for one more round after the current one, "" if nobody does.
+func (s *State) more(f *job.Form) string {
+	for _, id := range f.Body[len(f.Body)-1] {
+		if p := s.Progress(id); p != nil && p.Ended != nil && p.Ended.More != "" {
+			return p.Ended.More
+		}
+	}
+	return ""
+}
+
 // nextRound returns the round that follows the current one, which did not end the rounds.
 func (s *State) nextRound(def *Definition, f *job.Form) *replies.Round {
 	r := s.round(f)
 	r.Number++
+	r.AtMost = max(r.AtMost, r.Number)
 	if p := s.Progress(f.Body[len(f.Body)-1][0]); f.Repeat.Until.Run != nil && p != nil && p.Ended != nil {
 		r.Failed = p.Ended.Why
-		return &r
+	} else {
+		first, after := def.Workflow.Span(f)
+		r.Failed = fmt.Sprintf("The text was %s.",
+			jsontext.Clip(strconv.Quote(strings.TrimSpace(s.text(def, &f.Repeat.Until, first, after))), 500))
 	}
-
-	first, after := def.Workflow.Span(f)
-	r.Failed = fmt.Sprintf("The text was %s.",
-		jsontext.Clip(strconv.Quote(strings.TrimSpace(s.text(def, &f.Repeat.Until, first, after))), 500))
+	r.Failed = strings.TrimSpace(r.Failed + " " + s.more(f))
 	return &r
 }
 
-// Exhausted returns why a step cannot be finished with these outputs although it is done: its round was the
-// last one, and the condition that ends the rounds does not hold. Otherwise it returns "".
-func (s *State) Exhausted(def *Definition, p *Plan, fin FinishInput) string {
+// Exhausted returns why finishing a step with these outputs uses up the rounds, unless a program says that they end:
+// its round is the last one, and the condition that ends the rounds does not hold. Otherwise it returns "".
+func (s *State) Exhausted(def *Definition, p *Plan, given outputs.Map) string {
 	f := def.Workflow.Form(p.Index)
 	if p.Pending != nil || f == nil || f.Repeat == nil || !s.lastRound(f) {
 		return ""
@@ -170,13 +181,12 @@ func (s *State) Exhausted(def *Definition, p *Plan, fin FinishInput) string {
 	n := s.Next(s.UpdatedAt)
 	done := n.ProgressOrNew(p.Step.ID, s.UpdatedAt)
 	done.CompletedAt = new(s.UpdatedAt)
-	done.Outputs = fin.Outputs
-	done.Ended = fin.Ended
+	done.Outputs = given
 	n.setProgress(done)
 	if n.ends(def, f) {
 		return ""
 	}
-	return fmt.Sprintf("round %d of %d is over, and it does not hold that %s", s.round(f).Number, f.Repeat.AtMost,
+	return fmt.Sprintf("round %[1]d of %[1]d is over, and it does not hold that %[2]s", s.round(f).Number,
 		&f.Repeat.Until)
 }
 

@@ -140,7 +140,7 @@ type StepProgress struct {
 	// on the first step of a repeated form; nil means the first round
 	Round   *replies.Round    `json:"round,omitempty"`
 	Child   string            `json:"child,omitempty"`   // the session of a step that is a workflow
-	Ended   *judging.RoundEnd `json:"ended,omitempty"`   // on the last step of a round: what its ending program said
+	Ended   *judging.RoundEnd `json:"ended,omitempty"`   // on the last step of a round: see judging.Now
 	Dropped *judging.Override `json:"dropped,omitempty"` // a person dropped its item
 	// the folder in which its item is worked on until it is merged, relative to the session's; "" means the
 	// session's, "." means that the item gets one later

@@ -320,6 +320,15 @@ func (p *StepProgress) prove(u *judging.Submission, st *job.Step, over []string,
 	}
 	p.submit(u, revision, movedOn, at)
 	p.Finished = u.ID
+	if v := u.Of(judging.OnRounds); v != nil && v.Passed {
+		p.Overrides = append(slices.Clip(p.Overrides), judging.Override{
+			At:       v.At,
+			Identity: v.By,
+			Channel:  v.Channel,
+			Reason:   v.Feedback,
+			Skipped:  []string{v.Key},
+		})
+	}
 	by := u.Standing()
 	if by == nil || by.Kind == judging.Off || by.Kind == judging.NotDue {
 		return
@@ -378,10 +387,10 @@ func (s *State) ToAnswer(stepID, content string) (*judging.Submission, error) {
 			"Step '%s' of session '%s' does not wait for a person: its agent has handed in no outputs that need one. "+
 				"`deepwork sessions show %s` says where it is.", stepID, s.SessionID, s.SessionID)
 	case u.With() != judging.ByPerson:
-		v := u.Of(judging.ByPerson)
+		v := u.Answer()
 		return nil, session.NotNow(codes.PersonAnswered,
 			"%s (%s) has answered already about these outputs of step '%s' of session '%s': %s.", v.By, v.Channel,
-			stepID, s.SessionID, map[bool]string{true: "passed", false: "failed"}[v.Passed])
+			stepID, s.SessionID, v.Word())
 	case content != "" && content != u.Content:
 		return nil, session.NotNow(codes.OutputsChanged,
 			"The outputs of step '%s' of session '%s' are not those that you were shown: other ones were handed in "+
@@ -407,27 +416,34 @@ func (s *State) Decline(stepID, content, identity string, at time.Time) (*State,
 const maxAnswer = 8000
 
 // Answer records a person's answer about the outputs with this digest. A negative one counts as a try, like a
-// reviewer's verdict; the next finished_step is told.
+// reviewer's verdict, unless it asks for one more round; the next finished_step is told.
 func (s *State) Answer(stepID, content string, a Answer) (*State, error) {
 	u, err := s.ToAnswer(stepID, content)
 	if err != nil {
 		return nil, err
 	}
 
+	asked, kind, key := u.Turn(), judging.ByPerson, humanKey
+	if asked.About != "" {
+		kind, key = judging.OnRounds, string(judging.OnRounds)
+	}
 	a.Feedback = jsontext.Clip(strings.TrimSpace(a.Feedback), maxAnswer)
-	if !a.Passed && a.Feedback == "" {
+	switch {
+	case a.Feedback != "":
+	case kind == judging.OnRounds && a.Passed:
+		return nil, session.Wrong(codes.ReasonNeeded, "Say why it goes on although %s", asked.About)
+	case kind == judging.ByPerson && !a.Passed:
 		a.Feedback = "A person did not pass it, and gave no reason."
 	}
 
-	asked := u.Turn()
 	v := &judging.Verdict{
-		Kind:     judging.ByPerson,
+		Kind:     kind,
 		At:       a.At,
 		By:       a.Identity,
 		Channel:  a.Channel,
 		Client:   a.Client,
 		RunEach:  asked.RunEach,
-		Key:      humanKey,
+		Key:      key,
 		Digest:   u.Content,
 		Files:    u.Files,
 		Passed:   a.Passed,
@@ -446,6 +462,9 @@ func notice(u *judging.Submission, stepID string) string {
 	}
 	if v := u.Of(judging.ByPerson); v != nil && v.Feedback != "" {
 		return "The person who passed step '" + stepID + "' says: " + v.Feedback
+	}
+	if v := u.Of(judging.OnRounds); v != nil && v.Passed {
+		return "A person (" + v.By + ", " + v.Channel + ") lets it go on after the last round: " + v.Feedback
 	}
 	return ""
 }

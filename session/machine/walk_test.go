@@ -177,8 +177,8 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 				say("refused: %v", err)
 			case p.Replay != nil:
 				say("repeats the reply to %s", p.Replay.StepID)
-			case s.Exhausted(def, p, fin) != "":
-				say("exhausted: %s", s.Exhausted(def, p, fin))
+			case s.Exhausted(def, p, given) != "":
+				say("exhausted: %s", s.Exhausted(def, p, given))
 			default:
 				ids, ends := s.Begins(def, p, fin), s.Ends(def, p, fin)
 				fin.Texts = testkit.Get(def.KeptTexts(ids)).Must(t)

@@ -387,8 +387,9 @@ type OpenStep struct {
 	Failed  time.Time `json:"failed,omitzero"`   // when the newest review failed
 	Reviews int       `json:"reviews,omitempty"` // number of failed reviews of the step
 	// when a person was asked to pass its outputs; zero if nobody is being asked
-	Asked time.Time `json:"asked,omitzero"`
-	Shown time.Time `json:"shown,omitzero"` // when the agent was told to review the outputs itself
+	Asked  time.Time `json:"asked,omitzero"`
+	Rounds bool      `json:"rounds,omitempty"` // the person is asked about used up rounds
+	Shown  time.Time `json:"shown,omitzero"`   // when the agent was told to review the outputs itself
 }
 
 // A Waiting says what may wait for a person in an active session. It is a column of the session's row.
@@ -415,7 +416,7 @@ func waitingOf(s *machine.State) string {
 		since := func(at time.Time) bool { return !p.HasGrant() || at.After(p.Granted.At) }
 		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.FailedTries()}
 		if u := p.AsksPerson(); u != nil && since(u.Turn().At) {
-			step.Asked = u.Turn().At
+			step.Asked, step.Rounds = u.Turn().At, u.Turn().About != ""
 		}
 		if u := p.Handed(); u.With() == judging.BySelf && since(u.Turn().At) {
 			step.Shown = u.Turn().At

@@ -62,8 +62,7 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now dueWork, err
 }
 
 // called handles the step of a nested workflow. If the workflow is complete and the step is not, because a
-// person has to let it go on, called finishes the step as an agent would: either that succeeds, or the reply
-// says what the person can do.
+// person has to say how to go on, called finishes the step as an agent would, which asks the person.
 func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id string, now *dueWork) error {
 	const remedy = "Begin the step again on the page of session %s, then resume the run."
 	child, err := d.workplace.State(ctx, id)
@@ -86,6 +85,9 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 		d.failed[p] = fmt.Sprintf("its workflow was aborted. "+remedy, p.session)
 		return nil
 	}
+	if _, waits, err := d.person(ctx, s, p, now); waits || err != nil {
+		return err
+	}
 	// its outputs are those of its workflow
 	r, err := d.workplace.Finish(ctx, p.session, p.step, new(judging.Submission))
 	if _, refused := errors.AsType[*session.Error](err); refused && !board.Passing(err) {
@@ -95,7 +97,7 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 	if err != nil {
 		return err
 	}
-	if now.moved = r.Status != replies.NeedsWork; !now.moved {
+	if now.moved = r.Status != replies.NeedsWork || r.Waiting() != nil; !now.moved {
 		d.failed[p] = deref(r.Feedback)
 	}
 	return nil

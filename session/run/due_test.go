@@ -256,6 +256,12 @@ func TestWhatIsDue(t *testing.T) {
 			"must act": {"a b", calls, "",
 			finish(replies.Finish{Status: replies.NeedsWork, Feedback: new("The last round is over.")}, nil),
 			"b; a failed: The last round is over."},
+		"it is complete, and a person is asked": {"a b", calls, "", finish(replies.Finish{
+			Status: replies.NeedsWork,
+			Waits:  &session.Waiting{Code: codes.PersonAwaited},
+		}, nil), "moved"},
+		"they have not answered": {"a", &machine.StepProgress{StepID: "a", Child: child, Submissions: asksPerson()}, "",
+			nil, "waits for person at a, 0 tries; again within 10s"},
 		"they have let it go on": {"a", calls, "",
 			finish(replies.Finish{Status: replies.NextStep}, nil), "moved"},
 		"its outputs are lost": {"a", calls, "",

@@ -56,7 +56,7 @@ func (d *leader) person(
 	case r.Status != replies.NeedsWork:
 		now.moved = true
 		delete(now.open, p)
-		d.attemptLead.Note("step %s: a person passed it", p.step)
+		d.attemptLead.Note("step %s: a person answered: %s", p.step, u.Answer().Word())
 	case r.Waiting() != nil:
 		now.lookAt(time.Now().Add(time.Second))
 	default: // its checks no longer pass

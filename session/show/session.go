@@ -126,11 +126,14 @@ func printQuestion(detail func(format string, args ...any), u *judging.Submissio
 	if u == nil {
 		return
 	}
-	if v := u.Of(judging.ByPerson); v != nil {
+	switch v, asked := u.Answer(), u.Turn(); {
+	case asked.About != "":
+		detail("waits for a person, asked %s, to say how to go on: %s", Ago(asked.At), IndentRest(asked.About, "    "))
+	case v != nil:
 		detail("a person (%s, %s) answered %s: %s; the agent has not seen that yet", v.By, v.Channel, Ago(v.At),
-			passed(v.Passed))
-	} else {
-		detail("waits for a person, asked %s, to pass these outputs:", Ago(u.Turn().At))
+			v.Word())
+	default:
+		detail("waits for a person, asked %s, to pass these outputs:", Ago(asked.At))
 	}
 	Hashes(detail, "  handed in", u.Files)
 }
@@ -336,6 +339,7 @@ var relied = map[judging.Kind]string{
 	judging.ByReason:   "overridden by the agent, without a review of these outputs",
 	judging.ByOverride: "overridden by a person",
 	judging.ByPerson:   "passed by a person, who reviewed these outputs",
+	judging.OnRounds:   "a person said how to go on after the last round",
 	judging.Off:        "not reviewed, because the server ran without reviews",
 	judging.ByProgram:  "its checks passed",
 	judging.NotDue:     "no review is of the outputs that were submitted",

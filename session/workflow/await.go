@@ -138,7 +138,7 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*result, erro
 	switch {
 	case u.Running():
 		return a.awaitOthers(ctx, c)
-	case u.With() == judging.ByPerson && len(c.plan.Step.ReviewsBy(true)) > 0:
+	case u.With() == judging.ByPerson && (u.Turn().About != "" || len(c.plan.Step.ReviewsBy(true)) > 0):
 		var err error
 		if c.how, err = a.pin.Reviewing(ctx, a.state); err != nil {
 			return nil, err

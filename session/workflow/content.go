@@ -25,7 +25,7 @@ type look struct {
 	subject  *check.Subject            // what the step's checks judge; without checks, the files of its outputs
 	outputs  outputs.Map               // validated, with the files of folders
 	schemas  map[string]*schema.Schema // of the step's outputs, by name
-	asks     bool                      // a person judges the outputs, among others
+	asks     bool                      // a person is asked about the outputs, among others
 	recorded []judging.FileHash        // the newest recorded hand-in
 }
 
@@ -67,7 +67,7 @@ func (a *sessionActor) look(c *candidate) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
-	asks := len(st.ReviewsBy(true)) > 0
+	asks := len(st.ReviewsBy(true)) > 0 || a.state.Exhausted(c.def, c.plan, c.outputs) != ""
 	if !a.engine.reviewed(st) && !asks && len(schemas) == 0 && len(st.Checks) == 0 {
 		return nil, nil
 	}
@@ -149,9 +149,10 @@ func (a *sessionActor) rules(c *candidate) judging.Rules {
 	for _, t := range c.tasks {
 		r.Judges = append(r.Judges, judging.Judge{Kind: judging.ByReviewer, Key: t.Key, Digest: t.Digest})
 	}
-	if c.read.asks {
+	if len(st.ReviewsBy(true)) > 0 {
 		r.Judges = append(r.Judges, judging.Judge{Kind: judging.ByPerson})
 	}
+	r.LastRound = a.state.Exhausted(c.def, c.plan, c.outputs)
 	return r
 }
 
@@ -204,10 +205,14 @@ func (a *sessionActor) next(c *candidate, with judging.Kind) *judging.Submission
 	}
 	u := of.To(with, append([]*judging.Verdict{}, c.now.Verdicts...), at)
 	if with == judging.ByPerson && of.With() != with {
-		reviews := c.plan.Step.ReviewsBy(true)
-		u.Turns[len(u.Turns)-1].RunEach = reviews[0].RunEach
-		if len(reviews) > 1 {
-			u.Turns[len(u.Turns)-1].RunEach = "step"
+		turn, reviews := &u.Turns[len(u.Turns)-1], c.plan.Step.ReviewsBy(true)
+		switch turn.About = c.now.About; {
+		case turn.About != "":
+			u.Declined = nil // it may be another question than before
+		case len(reviews) > 1:
+			turn.RunEach = "step"
+		default:
+			turn.RunEach = reviews[0].RunEach
 		}
 	}
 	return u

@@ -240,8 +240,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 				"that session_id, which begins it.", c.plan.Step.ID, a.id).With("step_id", c.plan.Step.ID)
 	}
 	if c.plan.Step.Call != nil {
-		c.outputs, err = a.calledOutputs(ctx, c.plan.Step.ID)
-		c.expanded = c.outputs
+		c.outputs, err = a.calledOutputs(ctx, c.plan.Step.ID) // nobody judges its files
 		return c, nil, err
 	}
 	c.outputs, c.expanded, err = checkOutputs(a.state.RootOf(a.engine.Root, c.plan.Step.ID), c.plan.Step,
@@ -288,9 +287,6 @@ func (a *sessionActor) complete(ctx context.Context, c *candidate) (*Finished, e
 	if len(c.now.Verdicts) > 0 {
 		f.With = a.next(c, "")
 		f.With.Identity, f.With.Channel = c.m.Identity, c.m.Channel
-	}
-	if why := base.Exhausted(c.def, c.plan, f); why != "" && f.With.Of(judging.ByOverride) == nil {
-		return a.exhausted(c, why)
 	}
 
 	var err error

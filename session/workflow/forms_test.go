@@ -1,6 +1,7 @@
 package workflow_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -121,7 +122,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 	testkit.Equal(t, r.Status, replies.WorkflowComplete, "at the end: %s", toJSON(t, r))
 }
 
-// Steps are repeated until the condition holds; after the last round a person lets the workflow go on.
+// Steps are repeated until the condition holds; after the last round a person says how the workflow goes on.
 func TestForms_Repeat(t *testing.T) {
 	p := newProject(t).alpha(`[{repeat: {steps: [look, fix], until: {output: said, is: done}, at_most: 2}}, end]`,
 		testStep{id: "look"}, testStep{id: "fix", outputs: oneText}, testStep{id: "end"})
@@ -143,19 +144,73 @@ func TestForms_Repeat(t *testing.T) {
 	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "look"})).Must(t).BeginStep.Round.Number, 2,
 		"back in the round")
 	p.finish(c, `{"outputs":{}}`)
-	says(t, p.finish(c, broken), replies.NeedsWork, "round 2 of 2 is over",
-		"deepwork sessions override "+began.SessionID+" fix")
-	testkit.Must(t, srv.OverrideFor(ctx, began.SessionID, "fix",
-		judging.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "good enough"}))
-	testkit.Equal(t, stepOf(p.finish(c, broken).BeginStep), "end", "after a person's word")
-	s := p.record(began.SessionID)
-	testkit.True(t, len(s.History) == 2 && len(s.Progress("fix").Overrides) == 1,
-		"the record has %d withdrawals and %d overrides", len(s.History), len(s.Progress("fix").Overrides))
+	id := began.SessionID
+	asks := func(round string) {
+		t.Helper()
+		for range 2 { // a repeated call is a try no more than the first one
+			r := p.finish(c, broken)
+			says(t, r, replies.NeedsWork, "Waiting: a person must say how to go on after step 'fix'",
+				round+" is over, and it does not hold that", "`deepwork sessions review "+id+" fix`")
+			testkit.Equal(t, r.Waiting().Code, codes.PersonAwaited)
+		}
+		p.awaiting(srv, Reviewing{}, id+" fix")
+	}
+	answer := func(passed bool, words string) error {
+		return p.atTerminal(id, "fix", p.question(id, "fix").Content, passed, words)
+	}
+
+	asks("round 2 of 2")
+	refused(t, answer(true, ""), session.ToolError, codes.ReasonNeeded, "although round 2 of 2")
+	testkit.Must(t, answer(false, "Look closer"))
+	refused(t, answer(true, "Enough"), session.StateError, codes.PersonAnswered, "one more round")
+	p.awaiting(srv, Reviewing{})
+	r = p.finish(c, broken)
+	says(t, r, replies.NextStep, "Round 3 of 3")
+	testkit.Equal(t, stepOf(r.BeginStep), "look", "one more round: %s", toJSON(t, r))
+	testkit.Equal(t, r.BeginStep.Round.Failed,
+		`The text was "broken". A person (local, terminal) asks for one more round. Look closer`)
+	testkit.Same(t, p.record(id).Faults(), nil, "what deepwork check would find")
+
+	p.finish(c, `{"outputs":{}}`)
+	asks("round 3 of 3")
+	testkit.Must(t, answer(true, "good enough"))
+	r = p.finish(c, broken)
+	testkit.Equal(t, stepOf(r.BeginStep), "end", "after a person's word")
+	testkit.Contains(t, *r.Notice, "A person (local, terminal) lets it go on after the last round: good enough")
+	s := p.record(id)
+	testkit.Same(t, s.Faults(), nil, "what deepwork check would find")
+	fix := s.Progress("fix")
+	testkit.Equal(t, len(s.History), 3, "withdrawals")
+	testkit.Need(t, len(fix.Overrides) == 1, "overrides: %s", toJSON(t, fix.Overrides))
+	testkit.Equal(t, fix.Overrides[0].Reason+" of "+fix.Overrides[0].Identity, "good enough of local")
+	testkit.Equal(t, fix.FinishedWith().Why()[0].Kind, judging.OnRounds)
+	testkit.Equal(t, fix.QualityTries, 0, "tries")
 
 	p.finish(c, `{"outputs":{}}`)
 	p.start(c, "alpha", "main")
 	p.finish(c, `{"outputs":{}}`)
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"said":"done"}}`).BeginStep), "end", "done in the first round")
+}
+
+// The client of a call may ask its user how to go on after the last round.
+func TestForms_AClientIsAskedAboutRounds(t *testing.T) {
+	for words, says := range map[string]string{
+		"Good enough": "end",
+		"":            "did not count: ToolError: Say why it goes on",
+	} {
+		p := newProject(t).alpha(`[{repeat: {steps: [fix], until: {output: said, is: done}, at_most: 1}}, end]`,
+			testStep{id: "fix", outputs: oneText}, testStep{id: "end"})
+		_, c, id := p.begin(reviewing(&Reviewing{MaxTries: 3, ReplyWithin: time.Minute}))
+		var asked string
+		r := testkit.Get(c.Finish(asking(func(_ context.Context, question string) (*machine.Answer, bool) {
+			asked = question
+			return &machine.Answer{Passed: true, Feedback: words}, false
+		}), finishArgs(t, hello))).Must(t)
+		testkit.ContainsAll(t, asked,
+			[]string{"round 1 of 1 is over", "Do you let step 'fix' go on as it is", "| hello"})
+		testkit.Contains(t, toJSON(t, r), says)
+		testkit.Equal(t, len(p.record(id).Progress("fix").Overrides), map[bool]int{true: 1}[words != ""])
+	}
 }
 
 // A condition is about what the last step that has the output handed in: left out there, it is the empty
@@ -272,10 +327,11 @@ func TestForms_TheCallerIsRemoved(t *testing.T) {
 func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
 	p := newProject(t).alpha("[{repeat: {steps: [one, {workflow: beta/publish}], until: {output: said, is: yes}, "+
 		"at_most: 1}}, last]", testStep{id: "one", outputs: oneText}, testStep{id: "last"})
-	p.beta("", "publish", "")
+	p.beta("{page: {type: file, description: d}}", "publish", "")
 	srv, c, _ := p.begin()
 	p.finish(c, hello)
-	notice := toJSON(t, p.finish(c, `{"outputs":{}}`).Notice)
+	notice := toJSON(t, p.finish(c, `{"outputs":{"page":"r.md"}}`).Notice)
+	testkit.Must(t, os.Remove(filepath.Join(p.root, "r.md")))
 	testkit.True(t, strings.Contains(notice, "waits for a person") && !strings.Contains(notice, "sessions override"),
 		"a command that finds nothing to override yet: %s", notice)
 
@@ -283,14 +339,12 @@ func TestForms_AnAwaitedWorkflowIsNotPruned(t *testing.T) {
 	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions,
 		"is completed, call finished_step with step_id 'workflow:beta/publish'")
 
-	says(t, p.finish(c, `{"outputs":{}}`), replies.NeedsWork, OverrideCommand(id, "workflow:beta/publish"))
-	testkit.True(t, p.record(id).Progress("workflow:beta/publish").Unfit() != nil,
-		"what a person is to let through is not recorded")
-
+	says(t, p.finish(c, `{"outputs":{}}`), replies.NeedsWork, "sessions review "+id+" workflow:beta/publish`")
 	old, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.True(t, err == nil && old == nil, "removed %v, %v", old, err)
-	testkit.Must(t, srv.OverrideFor(ctx, id, "workflow:beta/publish", obsolete))
-	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "last")
+	testkit.Must(t, p.atTerminal(id, "workflow:beta/publish",
+		p.question(id, "workflow:beta/publish").Content, false, ""))
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{}}`).BeginStep), "one", "one more round")
 }
 
 // When the workflow of a step is aborted, the one that calls it stands before that step, and says what can be done.

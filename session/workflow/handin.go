@@ -32,6 +32,7 @@ type HandIn struct {
 	Digest                          string // of the outputs; a verdict counts only for this digest
 	Asked                           time.Time
 	Declined                        []string // callers whose client's user closed the form; see judging.Submission
+	About                           string   // why the person says how to go on after the last round, or ""
 	Notes                           string   // the agent's notes
 	Folder                          string   // the folder of the files
 	Reviews                         []job.Review
@@ -98,6 +99,7 @@ func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error)
 		Digest:    q.Content,
 		Asked:     q.Turn().At,
 		Declined:  q.Declined,
+		About:     q.Turn().About,
 		Folder:    r.State.RootOf(e.exports.RootOf(r.Row), stepID),
 		Reviews:   step.ReviewsBy(true),
 	}
@@ -346,8 +348,12 @@ const (
 // Brief returns a summary of a hand-in that a client shows to its user.
 func (h *HandIn) Brief() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first, in %s:\n", h.SessionID,
-		h.Goal, h.Step, h.Folder)
+	ask := "do you pass the outputs of step '" + h.Step + "'?"
+	if h.About != "" {
+		ask = h.About + "\nDo you let step '" + h.Step + "' go on as it is (pass, and say why), or is it to have one " +
+			"more round (fail)?"
+	}
+	fmt.Fprintf(&b, "Session %s (%s): %s Look at them first, in %s:\n", h.SessionID, h.Goal, ask, h.Folder)
 
 	b.WriteString("Criteria:\n")
 	for _, r := range h.Reviews {

@@ -341,7 +341,7 @@ func (a *sessionActor) resume(
 	if f.Weakened, err = p.Weakened(ctx, parent.State, pdef); err != nil {
 		return err
 	}
-	if why := parent.State.Exhausted(pdef, plan, f); why != "" {
+	if why := parent.State.Exhausted(pdef, plan, f.Outputs); why != "" {
 		r.Notice = replies.Notice(r.Notice,
 			fmt.Sprintf("The workflow that this one is a step of waits for a person: %s. Call finished_step with "+
 				"session_id '%s' and step_id '%s': the reply says how they may let it go on.",

@@ -47,13 +47,17 @@ func (a *sessionActor) askPerson(ctx context.Context, c *candidate) (*Finished, 
 	}
 
 	c.m.waited = u.ID
+	what, why, how := "pass the outputs of", "", "review is needed: they look at the outputs and decide"
+	if about := u.Turn().About; about != "" {
+		what, why = "say how to go on after", ": "+strings.TrimSuffix(about, ".")
+		how = "decision is needed: one more round, go on as it is, or stop. They decide"
+	}
 	f := a.needsWork(c.def.Notice, fmt.Sprintf(
-		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Tell the user that their "+
-			"review is needed: they look at the outputs and decide with `deepwork sessions review %s %s` at a "+
-			"terminal of their own, in the project, or on the session's page of the web UI. Meanwhile change "+
-			"nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is "+
-			"not a failed try, and quality_review_override_reason does not skip it.",
-		stepID, a.id, session.InShell(stepID), a.id, stepID))
+		"Waiting: a person must %s step '%s', and has not answered yet%s. Tell the user that their %s with `deepwork "+
+			"sessions review %s %s` at a terminal of their own, in the project, or on the session's page of the web "+
+			"UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the "+
+			"same outputs. This is not a failed try, and quality_review_override_reason does not skip it.",
+		what, stepID, why, how, a.id, session.InShell(stepID), a.id, stepID))
 	f.Reply.Going = &replies.Going{SessionID: a.id, StepID: stepID, Submission: u.ID}
 	f.Reply.Waits = &session.Waiting{Code: codes.PersonAwaited, RetryAfterMS: 30_000}
 	if c.how.Override == config.OverrideAgent || c.how.Override == "" {
@@ -65,7 +69,7 @@ func (a *sessionActor) askPerson(ctx context.Context, c *candidate) (*Finished, 
 // decide records a person's answer, which the next finished_step of the step applies.
 func (a *sessionActor) decide(d decision) error {
 	u := a.state.Progress(d.Step).Asked()
-	if old := u.Of(judging.ByPerson); old != nil && u.Content == d.Digest {
+	if old := u.Answer(); old != nil && u.Content == d.Digest {
 		if old.At.Equal(d.Answer.At) && old.By == d.Answer.Identity {
 			return nil // already stored, by a commit that was not confirmed
 		}
@@ -331,7 +335,7 @@ func awaiting(row store.Session, how pin.Reviewing) (all []session.AwaitingStep)
 		step := session.AwaitingStep{SessionID: row.ID, Step: o.ID, Goal: row.Goal, Since: o.Failed}
 		switch {
 		case !o.Asked.IsZero():
-			step.Review, step.Since = true, o.Asked
+			step.Review, step.Rounds, step.Since = true, o.Rounds, o.Asked
 		case how.Override == config.OverrideNever:
 			continue
 		case o.Given:

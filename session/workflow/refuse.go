@@ -175,14 +175,14 @@ func (a *sessionActor) askForAccount(c *candidate) *Finished {
 			"these requirements:\n%sNothing was reviewed, and no try was used up.", st.ID, b.String()))
 }
 
-// misfit records what is wrong with outputs that are refused, unless the newest submission has that.
-func (a *sessionActor) misfit(c *candidate, faults string) error {
+// misfit records how outputs do not satisfy their schemas, unless the newest submission has that.
+func (a *sessionActor) misfit(c *candidate) error {
 	if u := a.state.Progress(c.plan.Step.ID).Handed(); u.FailedBy(judging.ByShape) && u.Content == c.digest {
 		return nil
 	}
 	c.now.Of = nil
 	c.now.Verdicts = []*judging.Verdict{
-		{Kind: judging.ByShape, At: a.engine.now(), Digest: c.digest, Feedback: faults},
+		{Kind: judging.ByShape, At: a.engine.now(), Digest: c.digest, Feedback: c.read.misfits},
 	}
 	next := a.state.Submit(c.plan.Step.ID, a.next(c, ""), a.replacing(c.plan.Step.ID), a.engine.now())
 	c.holdGroup(next)
@@ -193,7 +193,7 @@ func (a *sessionActor) misfit(c *candidate, faults string) error {
 // reviews, and an agent cannot override it.
 func (a *sessionActor) unfit(c *candidate) (*Finished, error) {
 	st := c.plan.Step
-	if err := a.misfit(c, c.read.misfits); err != nil {
+	if err := a.misfit(c); err != nil {
 		return nil, err
 	}
 
@@ -205,20 +205,6 @@ func (a *sessionActor) unfit(c *candidate) (*Finished, error) {
 	return a.needsWork(c.def.Notice,
 		fmt.Sprintf("Outputs of step '%s' do not satisfy their schemas:\n%sCorrect them, and call finished_step "+
 			"again. Nothing was reviewed, and no try was used up.%s", st.ID, c.read.misfits, person)), nil
-}
-
-// exhausted answers a call that would end the last round of a form although the condition for ending the
-// rounds is not met: a person has to let the workflow go on.
-func (a *sessionActor) exhausted(c *candidate, why string) (*Finished, error) {
-	st := c.plan.Step
-	if err := a.misfit(c, why); err != nil {
-		return nil, err
-	}
-	return a.needsWork(c.def.Notice,
-		fmt.Sprintf("Step '%s' is done, but %s. Tell the user: a person may let the workflow go on with `%s`, after "+
-			"which you call finished_step again with the same outputs; go_to_step starts the steps of this round "+
-			"again.",
-			st.ID, why, OverrideCommand(a.id, st.ID))), nil
 }
 
 // reviewFile returns the project name and the path of a self-review's instructions.

@@ -151,7 +151,7 @@ func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all [
 		}
 	}
 	for _, u := range p.Submissions {
-		if v := u.Of(judging.ByPerson); v != nil && !u.Imported {
+		if v := u.Answer(); v != nil && !u.Imported {
 			asked := u.LastTurn(judging.ByPerson).At
 			add(spans.Person, begunAt(s, spans.Person, p.StepID, asked), ref, asked, v.At,
 				withText([]attribute.KeyValue{spans.Outcome.String(label[v.Passed])}, spans.Feedback, v.Feedback)...)

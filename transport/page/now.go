@@ -349,7 +349,10 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	case board.AttentionStep:
 		i.Link, i.Command = "/sessions/"+a.ID+"#step-"+a.Waits.Step, ""
 		i.Do = &personAction{Label: "Decide…", Link: i.Link, Right: "person"}
-		if a.Waits.Review {
+		switch {
+		case a.Waits.Rounds:
+			i.About = "its rounds are used up: say how it goes on"
+		case a.Waits.Review:
 			i.About, i.Do.Label = "look at its outputs, then pass or fail them", "Pass…"
 		}
 		return i

@@ -246,9 +246,9 @@ func (p *sessionPage) step(step *job.Step, id string) stepView {
 		ID:       id,
 		Current:  p.State.Status == machine.Active && p.State.IsCurrent(id),
 	}
+	v.Answer = answerFormOf(p.engine, p.State, id)
 	if v.Reviewed() {
 		v.Digest, v.Files = workflow.GivenFor(p.State, id)
-		v.Answer = answerFormOf(p.engine, p.State, id)
 	}
 	return v
 }
@@ -280,13 +280,14 @@ func (s *Site) stepOf(i *workflow.SessionInfo) string {
 	return ""
 }
 
-// An answerForm asks a person to pass the outputs of a step.
+// An answerForm asks a person to pass the outputs of a step or, if About says why, to say how its rounds go on.
 type answerForm struct {
-	SessionID, Step, Digest, Notes string
-	Files                          []judging.FileHash
-	Criteria                       []job.Criteria
-	Shown                          []handedFile // empty on pages that only link to the files
-	Gone                           []string     // files that only an earlier hand-in had
+	SessionID, Step, Digest, About, Notes string
+
+	Files    []judging.FileHash
+	Criteria []job.Criteria
+	Shown    []handedFile // empty on pages that only link to the files
+	Gone     []string     // files that only an earlier hand-in had
 }
 
 // answerFormOf returns the form for a step of a session, or nil if nobody is asked about it.
@@ -295,7 +296,13 @@ func answerFormOf(e *workflow.Engine, state *machine.State, stepID string) *answ
 	if err != nil {
 		return nil
 	}
-	f := &answerForm{SessionID: state.SessionID, Step: stepID, Digest: q.Content, Files: q.Files}
+	f := &answerForm{
+		SessionID: state.SessionID,
+		Step:      stepID,
+		Digest:    q.Content,
+		About:     q.Turn().About,
+		Files:     q.Files,
+	}
 	if q.Notes != nil {
 		f.Notes = *q.Notes
 	}
@@ -321,11 +328,14 @@ func (s *Site) answer(ctx context.Context, who session.Caller, id string, form u
 		Feedback: strings.TrimSpace(form.Get("feedback")),
 	}
 	switch {
-	case !a.Passed && decision != "fail", digest == "":
+	case decision == "stop":
+		form.Set("reason", a.Feedback)
+		return s.abortSession(ctx, who, id, form)
+	case !slices.Contains([]string{"pass", "fail", "more"}, decision), digest == "":
 		return session.Wrong(codes.BadDecision,
 			"Send pass or fail as the decision, and the digest of the outputs that the page showed; got %q and %q.",
 			decision, digest)
-	case !a.Passed && a.Feedback == "":
+	case decision == "fail" && a.Feedback == "":
 		return session.Wrong(codes.ReasonNeeded, "Say what the agent is to change.")
 	}
 

@@ -477,6 +477,77 @@ func TestAPersonPassesAStepOnAPage(t *testing.T) {
 	})
 }
 
+// A person says on the session's page, to which Now leads, how it goes on after the last round.
+func TestAPersonSaysOnAPageHowRoundsGoOn(t *testing.T) {
+	root := pagetest.Project(t)
+	testkit.WriteAll(t, root, map[string]string{".deepwork/jobs/tries/job.yml": `name: tries
+version: 1.0.0
+summary: Tries it
+common_job_info_provided_to_all_steps_at_runtime: Be brief.
+workflows: [{name: full, summary: All, steps: [{repeat: {steps: [try], until: {output: said, is: done}, at_most: 1}}]}]
+steps:
+  - id: try
+    name: Try
+    description: Try it
+    instructions: Try.
+    outputs: {said: {type: string, description: S}}
+    reviews: []
+`})
+	_, call, all := as(t, root, config.Token{Name: "ann", Rights: config.RightPerson},
+		config.Token{Name: "ann2", Group: "ann"})
+	ann, bob := all[0], all[1]
+	id := call.Start(pagetest.Args{"goal": "Try", "job_name": "tries", "workflow_name": "full"})
+	at := "/sessions/" + id
+	finish := func(status, feedback string) {
+		t.Helper()
+		var r struct{ Status, Feedback string }
+		call("finished_step", pagetest.Args{
+			"session_id": id,
+			"step_id":    "try",
+			"outputs":    pagetest.Args{"said": "<no>"},
+		}, &r)
+		testkit.Equal(t, r.Status, status, "%s", r.Feedback)
+		testkit.Contains(t, r.Feedback, feedback)
+	}
+	decide := func(b *browser, decision, feedback string) answer {
+		return b.act(at+"/review?"+url.Values{
+			"step":     {"try"},
+			"decision": {decision},
+			"digest":   {find(t, digestField, ann.get(at))},
+			"feedback": {feedback},
+		}.Encode(), b.csrf("/board"))
+	}
+
+	finish("needs_work", "Waiting: a person must say how to go on")
+	testkit.ContainsAll(t, ann.get("/"), []string{`href="` + at + `#step-try" aria-label="Decide… `,
+		"its rounds are used up: say how it goes on"})
+	testkit.ContainsAll(t, ann.get(at), []string{"Round 1 of 1 is over", "&lt;no&gt;", `value="more"`, `value="stop"`})
+	testkit.Lacks(t, ann.get(at), []string{`value="fail"`})
+	for name, a := range map[string]answer{
+		"no person":          decide(bob, "more", ""),
+		"no person stops it": decide(bob, "stop", "Enough"),
+		"no decision":        decide(ann, "", "Enough"),
+		"no reason":          decide(ann, "pass", " "),
+		"no reason to stop":  decide(ann, "stop", ""),
+	} {
+		testkit.Equal(t, a.StatusCode/100, 4, "%s: %s", name, a.Status)
+	}
+
+	decide(ann, "more", "").is(http.StatusSeeOther)
+	testkit.Contains(t, ann.get(at), "One more round by ann over page")
+	finish("next_step", "Round 2 of 2 begins")
+	finish("needs_work", "round 2 of 2 is over")
+	decide(ann, "pass", "Good enough").is(http.StatusSeeOther)
+	finish("workflow_complete", "")
+	testkit.Contains(t, ann.get(at), "Overridden by ann over page")
+
+	id = call.Start(pagetest.Args{"goal": "Try", "job_name": "tries", "workflow_name": "full"})
+	at = "/sessions/" + id
+	finish("needs_work", "Waiting: ")
+	decide(ann, "stop", "Enough").is(http.StatusSeeOther)
+	testkit.Contains(t, ann.get(at), "aborted")
+}
+
 var digestField = regexp.MustCompile(`name="digest" value="([0-9a-f]{64})"`)
 
 // Outside of a project the pages list those there are, for one browser, and the pages of each are below a path.
