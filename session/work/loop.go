@@ -53,12 +53,12 @@ type Loop struct {
 	kinds map[string]*group // by their names
 	tasks map[string]*Task  // by the ids of their rows
 	away  time.Time         // when the store was last seen not to answer
+	err   error             // of the last look
 
 	// Owned by serve.
 	looked  time.Time // when the clock was last looked at
 	overdue bool      // what this process does is renewed at the next look
 	watched []string  // the members of this place that do something, without this process
-	logged  string    // the last error
 }
 
 // A group is a kind that is registered.
@@ -159,6 +159,13 @@ func (l *Loop) Claimed(kind, key string, about json.RawMessage) store.WorkRow {
 		Kind: kind, Key: key, About: about, Claims: 1,
 		Runner: l.runner(), RunnerPlace: l.place, Life: l.o.Life,
 	}
+}
+
+// Err returns why work cannot be renewed and begun now, or nil.
+func (l *Loop) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
 }
 
 // runner names a new claim of this process.

@@ -15,17 +15,29 @@ func (l *Loop) serve() {
 	l.looked = time.Now()
 	for l.ctx.Err() == nil {
 		next, err := l.look()
-		if err != nil && l.ctx.Err() == nil {
+		if l.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
 			l.lost()
 			next = time.Now().Add(min(time.Second, l.o.Life/6))
 		}
-		if text := fmt.Sprint(err); text != l.logged && l.ctx.Err() == nil { // only once
-			l.logged = text
-			if err != nil {
-				l.o.Logger.Warn("work cannot be renewed and begun now; trying again", "error", err)
-			}
-		}
+		l.note(err)
 		l.rest(next)
+	}
+}
+
+// note sets the error of the last look, which is logged once. It stays as long as nothing is taken over for its sake.
+func (l *Loop) note(err error) {
+	waits := time.Until(l.mayTakeOver()) > 0
+	l.mu.Lock()
+	known := fmt.Sprint(l.err)
+	if err != nil || !waits {
+		l.err = err
+	}
+	l.mu.Unlock()
+	if err != nil && err.Error() != known {
+		l.o.Logger.Warn("work cannot be renewed and begun now; trying again", "error", err)
 	}
 }
 

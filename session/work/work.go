@@ -64,3 +64,7 @@ type Task struct {
 
 // Report sets the progress, which is stored at the next renewal. The caller must not change it any more.
 func (t *Task) Report(progress json.RawMessage) { t.progress.Store(&progress) }
+
+// Closing returns a context that ends when the process must leave the row to others, also after the handler's own has
+// ended because the work was asked to stop.
+func (t *Task) Closing() context.Context { return t.of.ctx }
