@@ -90,10 +90,11 @@
 //   - A source of workflows is down, hangs, floods or sends nonsense: start-up and tools/list are
 //     as fast as before, and other tools are not affected; the source's tools stay listed for
 //     keep_tools_for, say what is wrong, and recover automatically.
-//   - The server is killed, or freezes, while a workflow runs at its source: after at most 30 s
-//     another server of the project, or the next one, follows the execution by its id; after a
-//     graceful stop at once. If the source had not answered yet, the execution is unknown; none is
-//     started twice. A server that wakes up again cannot overwrite what another one has recorded.
+//   - The server is killed while a workflow runs at its source: within a second another server of the
+//     project on this machine follows the execution by its id. One on another machine does so within
+//     15 s, as after a server that freezes; after a graceful stop any does at once. If the source had
+//     not answered yet, the execution is unknown; none is started twice. A server that wakes up again
+//     cannot overwrite what another one has recorded.
 //   - An execution is cancelled at another server than the one that follows it: that server notices
 //     within a second, on another machine within 5 s, and cancels it at its source. If it is gone,
 //     the server that follows the execution next cancels it.

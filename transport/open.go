@@ -346,8 +346,8 @@ func (p *opening) openServer() (err error) {
 		o := remotetools.Options{
 			Root:     p.projectState.Root,
 			Version:  p.options.Version,
-			Member:   p.stores.Members,
-			Database: p.stores.Database,
+			Stores:   p.stores,
+			Work:     p.work,
 			Settings: p.settings.Current,
 			Refused:  p.settings.Refused,
 			Changes:  p.jobs.Changes,
@@ -355,10 +355,7 @@ func (p *opening) openServer() (err error) {
 		if s.tools.Has("finished_step") { // otherwise a started workflow could not be finished
 			o.Jobs = p.freshJobs
 		}
-		if err := s.remote.Open(o); err != nil {
-			return err
-		}
-
+		s.remote.Open(o)
 		s.remote.Measure(p.metrics)
 		p.opened.add("closing the sources", s.remote.Close)
 	}

@@ -21,7 +21,6 @@ import (
 
 	"deepwork/catalog/config"
 	"deepwork/session/state/statetest"
-	"deepwork/session/store"
 )
 
 const gorace = "atexit_sleep_ms=0"
@@ -33,7 +32,6 @@ var programs = map[string]func(){"deepwork": main, "reviewer": scriptedReviewer,
 func TestMain(m *testing.M) {
 	// Under the race detector a process sleeps for a second before it ends, and the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
-	store.RemoteRunLife = 3 * time.Second
 	if !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.bench=") }) {
 		os.Setenv("GOGC", "400") // those that tests start live for a moment; figures are of the program as it is
 	}

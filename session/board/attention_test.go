@@ -184,7 +184,6 @@ func TestNeedsAttention(t *testing.T) {
 	for i, who := range []session.Caller{me, eve, {Identity: "bob"}} {
 		x := store.RemoteRun{
 			ID:                fmt.Sprint(nobody[:35], i),
-			Owner:             "0011223344556677",
 			Identity:          who.Identity,
 			Source:            "trips",
 			WorkflowName:      "book",
@@ -194,7 +193,7 @@ func TestNeedsAttention(t *testing.T) {
 			StartedAt:         soon.Add(time.Duration(i) * time.Second),
 			Progress:          testkit.Get(json.Marshal(source.Progress{Asks: "Which city?"})).Must(t),
 		}
-		must(t, s.Database.RemoteRuns().Save(ctx, &x, time.Hour))
+		must(t, s.Database.RemoteRuns().Add(ctx, &x, store.WorkRow{Kind: store.RemoteWork, Key: x.ID}))
 	}
 	testkit.Same(t, kinds(eve), []string{AttentionSource + " " + nobody[:35] + "1"}, "another caller is asked")
 
@@ -395,18 +394,18 @@ func TestNotify(t *testing.T) {
 	notified(want...)
 
 	// Each question of a source, also if no look is between two.
+	run := store.RemoteRun{
+		ID:                nobody,
+		Source:            "trips",
+		State:             store.RemoteRunning,
+		StatusSupported:   true,
+		SourceExecutionID: new("7"),
+		StartedAt:         soon,
+	}
+	must(t, s.Database.RemoteRuns().Add(ctx, &run, store.WorkRow{Kind: store.RemoteWork, Key: run.ID}))
 	for _, asks := range []string{"Which city?", "Which day?"} {
-		x := store.RemoteRun{
-			ID:                nobody,
-			Owner:             "0011223344556677",
-			Source:            "trips",
-			State:             store.RemoteRunning,
-			StatusSupported:   true,
-			SourceExecutionID: new("7"),
-			StartedAt:         soon,
-		}
-		x.Progress = json.RawMessage(`{"asks":"` + asks + `"}`)
-		must(t, s.Database.RemoteRuns().Save(ctx, &x, time.Hour))
+		run.Progress = json.RawMessage(`{"asks":"` + asks + `"}`)
+		must(t, s.Database.RemoteRuns().Save(ctx, &run, store.RemoteRunning))
 		want = append(want, "source_asks "+nobody)
 		notified(want...)
 	}

@@ -15,6 +15,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/store"
+	"deepwork/session/work"
 
 	"github.com/google/uuid"
 )
@@ -109,7 +110,7 @@ func (e *Engine) call(
 	switch {
 	case err == nil:
 		return answer(v, setting)
-	case errors.Is(err, errClosing):
+	case errors.Is(err, work.ErrClosing):
 		return nil, closed(n.view.Load())
 	case why == nil:
 		return nil, fmt.Errorf("waiting for remote run %s: %w", n.id, err)
@@ -134,7 +135,7 @@ func (e *Engine) cancelled(ctx context.Context, n *entry) (*view, error) {
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*cancelTime)
 	defer cancel()
 	switch v, err := e.await(ended, n, n.view.Load(), nil); {
-	case errors.Is(err, errClosing):
+	case errors.Is(err, work.ErrClosing):
 		return nil, closed(n.view.Load())
 	case err != nil:
 		return nil, fmt.Errorf("waiting for remote run %s to be cancelled: %w", n.id, err)
@@ -185,7 +186,6 @@ func (e *Engine) begin(
 ) (*entry, error) {
 	x := &store.RemoteRun{
 		ID:              uuid.Must(uuid.NewV7()).String(),
-		Owner:           e.member.ID(),
 		Identity:        identity,
 		Source:          w.Source,
 		WorkflowID:      w.ID,
@@ -215,7 +215,11 @@ func (e *Engine) begin(
 	default:
 		x.Deadline = deadline(limit)
 	}
-	err := e.write(ctx, x)
+	row := e.work.Claimed(store.RemoteWork, x.ID, nil)
+	err := e.stores.Members.Enter(ctx)
+	if err == nil {
+		err = e.runs.Add(ctx, x, row)
+	}
 	if err == nil {
 		telemetry.About(ctx, refOf(x))
 		n, begun := e.newEntry(x), "remote run started"
@@ -223,17 +227,21 @@ func (e *Engine) begin(
 			begun = "remote run waits for a slot"
 			n.show(&source.Progress{Message: waitsForSlot})
 		}
-		if e.drive(n, func(ctx context.Context) (outcome, bool) { return e.execute(ctx, n, w, arguments, t, limit) }) {
+		n.drive = func(ctx context.Context) (outcome, bool) { return e.execute(ctx, n, w, arguments, t, limit) }
+		e.add(n)
+		if e.work.Run(row) {
 			e.log.InfoContext(ctx, begun, "execution_id", n.id, "workflow", w.Name, "source", w.Source)
 			return n, nil
 		}
 
-		err = errClosing // another server will find the record, which has no answer
+		e.remove(n)
+		n.cancel(nil)
+		err = work.ErrClosing // another server will find the record, which has no answer
 	}
 
 	e.slots.leave(t, x)
 	switch {
-	case errors.Is(err, errClosing), errors.Is(err, task.ErrClosed), errors.Is(err, presence.ErrLeft):
+	case errors.Is(err, work.ErrClosing), errors.Is(err, task.ErrClosed), errors.Is(err, presence.ErrLeft):
 		return nil, session.NotNow(codes.ShuttingDown,
 			"The server is shutting down; workflow '%s' was not started. Call again when it is back.",
 			w.Name).Because(err).Wait(5 * time.Second)
@@ -250,16 +258,16 @@ func (e *Engine) begin(
 }
 
 // await blocks until the run is over or ctx ends. It calls progress for changes after the view v. Its error
-// is errClosing if this server no longer follows the run.
+// is work.ErrClosing if this server no longer follows the run.
 func (e *Engine) await(ctx context.Context, n *entry, v *view, progress func(Run)) (*view, error) {
 	for !v.over {
 		var err error
 		select {
 		case <-v.newer:
 		case <-n.done:
-			err = errClosing
+			err = work.ErrClosing
 		case <-e.closed.Done():
-			err = errClosing
+			err = work.ErrClosing
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}

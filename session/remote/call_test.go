@@ -282,8 +282,6 @@ func TestARefusedCallHoldsNoSlot(t *testing.T) {
 		_, err := s.call(t.Context(), "me", w, nil, nil)
 		testkit.FailsWith(t, err, bad)
 		testkit.Equal(t, session.CodeOf(err), "config_invalid")
-		testkit.Fails(t, testkit.Get(Open(t.Context(), Options{Sources: p, Settings: s.current})).Err(), "",
-			"opened without a database")
 
 		s.current = current
 		over, cancel := context.WithCancel(t.Context())
@@ -470,6 +468,7 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 		testkit.Equal(t, s.Stats(), (Stats{Running: 3}))
 
 		s = s.restart()
+		synctest.Wait()
 		testkit.True(t, s.Stats() == (Stats{Running: 3}) && s.slots.used == 0, "after a restart %+v, %d slots",
 			s.Stats(), s.slots.used)
 
@@ -518,6 +517,7 @@ func TestEachSourceHasAHundredThatAgentsPerform(t *testing.T) {
 		testkit.Equal(t, s.run(&elsewhere).State, Running, "another source")
 
 		s = s.restart()
+		time.Sleep(lookedAt)
 		s.refuses(w, "too_many_runs")
 		time.Sleep(time.Hour + time.Minute)
 		synctest.Wait()

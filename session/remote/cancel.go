@@ -7,6 +7,8 @@ import (
 
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/store"
+	"deepwork/session/work"
 )
 
 // Cancel cancels a run that any server follows, tells its source if that has a cancel tool, and returns the
@@ -46,7 +48,7 @@ var errNotAnswered = errors.New("asked, not answered yet")
 // when it has ended. The request is durable: if that server is gone, the one that takes the run over cancels
 // it.
 func (e *Engine) cancelElsewhere(ctx context.Context, x *Run) (*view, error) {
-	if err := e.store.AskCancel(ctx, x.ExecutionID); err != nil {
+	if _, err := e.stores.Database.Work().AskStop(ctx, store.RemoteWork, x.ExecutionID); err != nil {
 		return nil, fmt.Errorf("asking the server that follows remote run %s to cancel it: %w", x.ExecutionID, err)
 	}
 
@@ -60,7 +62,7 @@ func (e *Engine) cancelElsewhere(ctx context.Context, x *Run) (*view, error) {
 			return nil, err
 		}
 		return &view{Run: *ended, over: true}, nil
-	case errors.Is(err, errClosing):
+	case errors.Is(err, work.ErrClosing):
 		return nil, closed(&view{Run: *x})
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("waiting for another server to cancel remote run %s: %w", x.ExecutionID,
@@ -77,33 +79,43 @@ func (e *Engine) cancelElsewhere(ctx context.Context, x *Run) (*view, error) {
 }
 
 // awaitOtherServer returns a run that another server follows, once its record is over. Its error is
-// errClosing if the engine closes first.
-func (e *Engine) awaitOtherServer(ctx context.Context, id string) (v *view, err error) {
+// work.ErrClosing if the engine closes first.
+func (e *Engine) awaitOtherServer(ctx context.Context, id string) (*view, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(e.ctx, func() { cancel(errClosing) })()
+	defer context.AfterFunc(e.closed, func() { cancel(work.ErrClosing) })()
 
-	err = e.store.Watch(ctx, func() (over bool, err error) {
-		x, err := e.store.RemoteRun(ctx, id)
-		if err != nil || !x.Over() {
-			return false, err
+	changes, position := e.stores.Database.Changes(), ""
+	for {
+		var x *store.RemoteRun
+		news, err := changes.Since(ctx, position)
+		if err == nil {
+			x, err = e.runs.RemoteRun(ctx, id)
 		}
-		v = &view{Run: shown(x), over: true}
-		return true, nil
-	})
-	if err != nil && context.Cause(ctx) == errClosing {
-		err = errClosing // the database may report that with an error of its own
+		if err == nil && x.Over() {
+			return &view{Run: shown(x), over: true}, nil
+		}
+		position = news.Next
+		if err == nil {
+			err = changes.Wait(ctx, position)
+		}
+		if context.Cause(ctx) == work.ErrClosing { // the database may report that with an error of its own
+			err = work.ErrClosing
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return v, err
 }
 
 // durable returns a run that has ended, or an error if it was cancelled and its end cannot be stored.
 func (e *Engine) durable(ctx context.Context, x *Run) (*Run, error) {
-	if x.State == Cancelled && e.get(x.ExecutionID) != nil {
-		e.saveEnds(ctx)
-		if e.get(x.ExecutionID) != nil {
-			return nil, notSaved(x, errors.New("the log has the reason"))
+	n := e.get(x.ExecutionID)
+	if x.State == Cancelled && n != nil {
+		if err := e.write(ctx, n.rec, n.stored); err != nil && !errors.Is(err, work.ErrTaken) {
+			return nil, notSaved(x, err)
 		}
+		e.remove(n)
 	}
 	return x, nil
 }
@@ -111,7 +123,7 @@ func (e *Engine) durable(ctx context.Context, x *Run) (*Run, error) {
 // cancelUnfollowed cancels a run whose source cannot be asked about it, so that no server
 // follows it.
 func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
-	rec, err := e.store.RemoteRun(ctx, x.ExecutionID)
+	rec, err := e.runs.RemoteRun(ctx, x.ExecutionID)
 	if err != nil {
 		return nil, notSaved(x, err)
 	}
@@ -125,11 +137,12 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
 		cancel(ErrCancelled)
 		o = e.broken(ctx, rec)
 	}
+	from := rec.State
 	rec.State = o.state
 	rec.EndedAt = new(now())
 	rec.Result = o.result
 	rec.Error = o.error()
-	if err = e.store.Save(ctx, rec, e.retention); err != nil {
+	if err = e.write(ctx, rec, from); err != nil {
 		return nil, notSaved(x, err)
 	}
 	e.log.Info("remote run ended", "execution_id", x.ExecutionID, "workflow", x.WorkflowName, "source", x.Source,

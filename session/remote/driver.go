@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
-	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/source"
@@ -44,52 +42,6 @@ func (o outcome) error() *string {
 	}
 }
 
-// drive starts the driver of a run: a goroutine that runs work, with a slot or with a ticket to wait for
-// one, and stores the outcome. It reports false if the engine is closed.
-func (e *Engine) drive(n *entry, work func(context.Context) (o outcome, slot bool)) bool {
-	ctx, cancel := context.WithCancelCause(telemetry.Under(e.ctx, refOf(n.rec)))
-	n.cancel = cancel
-	if !e.add(n) {
-		cancel(errClosing)
-		return false
-	}
-	e.drivers.Go(func() {
-		defer close(n.done)
-		defer cancel(nil)
-		o, slot := e.guarded(ctx, n, work)
-		if slot {
-			e.slots.leave(nil, n.rec) // before callers know, so that their next call finds a free slot
-		}
-		switch {
-		case context.Cause(ctx) == errLost:
-			n.lose()
-		case !o.left:
-			n.end(ctx, o)
-		}
-	})
-
-	return true
-}
-
-// guarded keeps a panic, for example over a source's answer, from ending the process.
-func (e *Engine) guarded(
-	ctx context.Context, n *entry, work func(context.Context) (outcome, bool),
-) (o outcome, slot bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			n.log().Error("the driver of a remote run panicked", "panic", p, "trace", string(debug.Stack()))
-			// It is unknown here whether the run had a slot: only a waiting one has none.
-			o, slot = outcome{
-				state: Unknown,
-				words: fmt.Sprintf("this server failed while it followed the execution: %v; whether the workflow "+
-					"continues at its source is not known", p),
-			}, true
-		}
-	}()
-
-	return work(ctx)
-}
-
 // execute drives a new run: it waits for a slot, starts the run at the source, and polls its status until the
 // end (seed 003, 7.1). If t is nil, the run already has a slot. A timeout of 0 means no limit.
 func (e *Engine) execute(
@@ -121,7 +73,7 @@ func (e *Engine) execute(
 	if t != nil {
 		next := *n.rec
 		next.State, next.Deadline = store.RemoteStarting, deadline(timeout)
-		if err := n.save(ctx, &next); err != nil { // nothing was sent yet
+		if err := n.save(&next); err != nil { // nothing was sent yet
 			return outcome{
 				state: Failed,
 				code:  codes.RunNotSaved,
@@ -156,7 +108,7 @@ func (e *Engine) execute(
 	case a.ExecutionID == "":
 		return outcome{blind: true}, true
 	}
-	n.accept(ctx, a.ExecutionID)
+	n.accept(a.ExecutionID)
 	if a.Progress != nil {
 		n.advance(*a.Progress)
 	}
@@ -283,8 +235,8 @@ func (e *Engine) follow(ctx context.Context, n *entry, taken bool) outcome {
 				n.advance(source.Progress{})
 			}
 
-			if n.unsaved {
-				n.saveFact(ctx, n.rec)
+			if n.rec.State != n.stored {
+				_ = n.saveFact(n.rec)
 			}
 			pause = max(interval, a.Pause)
 			failed = 0

@@ -3,20 +3,17 @@ package remote
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/store"
+	"deepwork/session/work"
 )
 
 // An Engine runs the workflows of a project's sources. Its methods may be called
@@ -27,71 +24,44 @@ type Engine struct {
 	last    atomic.Pointer[config.WorkflowTools] // the settings as last read
 	log     *slog.Logger
 
-	db        store.Database
-	store     store.RemoteRuns
-	member    store.Members
-	retention time.Duration
-	slots     slots
+	stores *store.Stores
+	runs   store.RemoteRuns
+	work   *work.Loop
+	slots  slots
 
-	ctx     context.Context // parent of all goroutines' contexts; Close ends it with errClosing
-	cancel  context.CancelCauseFunc
-	closed  context.Context // ends with Close
-	end     context.CancelFunc
-	drivers sync.WaitGroup
-	serving sync.WaitGroup // serve
+	closed context.Context // ends with Close
+	end    context.CancelFunc
 
-	added        wait.Signal // for serve
-	mu           sync.Mutex  // guards the fields below
-	closing      bool
-	entries      map[string]*entry // by id
-	lastLook     time.Time         // when adopt last looked; zero before the first look
-	takeoverFrom time.Time         // nothing is taken over before this
+	mu      sync.Mutex // guards entries
+	entries map[string]*entry
 }
 
-// Open returns the engine of a project and takes over the runs that no server follows any more. Runs whose
-// sources can be asked are followed again, and cancelled when their time is over; the others have ended. No
-// run is started again. Open does not wait for sources. A missing database is created with the first run; if
-// the database cannot be read, that is only logged. Until Close, the engine searches for runs that no server
-// follows, at least every 5 s. ctx limits only Open; Close ends the engine.
-func Open(ctx context.Context, o Options) (*Engine, error) {
-	if o.Database == nil || o.Member == nil || o.Sources == nil || o.Settings == nil {
-		return nil,
-			errors.New("opening the remote runs of a project: no database, member, sources, or settings are given")
-	}
-
+// Open returns the engine of a project. Until Close, it takes over the runs that no server follows any more. Runs whose
+// sources can be asked are followed again, and cancelled when their time is over; the others have ended. No run is
+// started again. Open does not wait for sources. A missing database is created with the first run.
+func Open(o Options) *Engine {
 	e := &Engine{
-		sources:   o.Sources,
-		current:   o.Settings,
-		log:       cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		db:        o.Database,
-		store:     o.Database.RemoteRuns(),
-		member:    o.Member,
-		retention: cmp.Or(o.Life, store.RemoteRunLife),
-		added:     wait.NewSignal(),
-		entries:   make(map[string]*entry),
+		sources: o.Sources,
+		current: o.Settings,
+		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		stores:  o.Stores,
+		runs:    o.Stores.Database.RemoteRuns(),
+		work:    o.Work,
+		entries: make(map[string]*entry),
 	}
-
-	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	e.closed, e.end = context.WithCancel(context.WithoutCancel(ctx))
-	_, err := e.adopt(ctx)
-	e.serving.Go(func() { e.serve(err) })
-	return e, nil
+	e.closed, e.end = context.WithCancel(context.Background())
+	e.work.Register(work.Kind{Name: store.RemoteWork, Do: e.do})
+	return e
 }
 
-// add adds a run. It reports false if the engine is closed or has the run already.
-func (e *Engine) add(n *entry) bool {
+// add adds a run that this process follows.
+func (e *Engine) add(n *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closing || e.entries[n.id] != nil {
-		return false
-	}
 	e.entries[n.id] = n
-
-	e.added.Wake()
-	return true
 }
 
-// remove removes a run whose end is stored, or that another server has taken over.
+// remove removes a run whose end is stored, or that this process does not follow any more.
 func (e *Engine) remove(n *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,15 +75,12 @@ func (e *Engine) get(id string) *entry {
 	return e.entries[id]
 }
 
-// all returns all runs that this process has in memory.
-func (e *Engine) all() []*entry {
+// Going reports whether this process follows any runs.
+func (e *Engine) Going() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Collect(maps.Values(e.entries))
+	return len(e.entries) > 0
 }
-
-// Going reports whether this process follows any runs.
-func (e *Engine) Going() bool { return len(e.all()) > 0 }
 
 // Stats are the current counts, for metrics.
 type Stats struct {
@@ -129,49 +96,18 @@ func (e *Engine) Stats() Stats {
 
 // Close stops following the runs. Runs whose sources can be asked continue there, and any other server may
 // take them over at once. A request without an answer is cut off, and its run is unknown. A run that waited
-// for a slot has failed. Waiting calls return. Close returns the names of what did not stop before ctx ended,
-// or nil.
-func (e *Engine) Close(ctx context.Context) []string {
-	e.mu.Lock()
-	e.closing = true
-	e.mu.Unlock()
-
-	all := e.all()
-	e.cancel(errClosing)
+// for a slot has failed. Waiting calls return. Close returns the work that did not stop before ctx ended, or nil.
+func (e *Engine) Close(ctx context.Context) (stuck []string) {
 	defer e.end()
-
-	var stuck []string
-	if wait.Group(ctx, &e.serving) != nil {
-		stuck = append(stuck, "the look at the remote runs of other servers")
-	}
-	for _, n := range all {
-		if wait.Done(ctx, n.done) != nil {
-			stuck = append(stuck, "remote run "+n.id)
-		}
-	}
-	if len(stuck) == 0 {
-		e.drivers.Wait()
-	}
-	if len(all) > 0 { // let other servers take over these runs at once
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
-		defer cancel()
-		e.saveEnds(ctx)
-		if err := e.store.Release(ctx, e.member.ID()); err != nil {
-			e.log.Warn("the remote runs of this server cannot be left to others now; they take them up later", "after",
-				e.retention, "error", err)
-		}
-	}
-
-	slices.Sort(stuck)
-	return stuck
+	return e.work.Leave(ctx, store.RemoteWork)
 }
 
-// write stores a record durably.
-func (e *Engine) write(ctx context.Context, x *store.RemoteRun) error {
-	if err := e.member.Enter(ctx); err != nil {
+// write stores a run that had a state.
+func (e *Engine) write(ctx context.Context, x *store.RemoteRun, from State) error {
+	if err := e.stores.Members.Enter(ctx); err != nil {
 		return err
 	}
-	return e.store.Save(ctx, x, e.retention)
+	return e.runs.Save(ctx, x, from)
 }
 
 // now returns the current time with the precision of the store.

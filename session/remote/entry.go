@@ -15,6 +15,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/spans"
 	"deepwork/session/store"
+	"deepwork/session/work"
 )
 
 // A view is a run as its driver last published it. It is immutable.
@@ -33,20 +34,22 @@ type entry struct {
 	id       string
 	identity string
 	view     atomic.Pointer[view]
-	cancel   context.CancelCauseFunc // ends the driver's work
-	done     chan struct{}           // closed when the driver has ended
+	drive    func(context.Context) (o outcome, slot bool) // has a slot at its end, or not
+	ctx      context.Context                              // of drive
+	cancel   context.CancelCauseFunc                      // ends ctx
+	done     chan struct{}                                // closed when the driver has ended
 
-	// Owned by the driver.
-	rec     *store.RemoteRun // immutable; once the view is over, anybody may read it
-	unsaved bool             // rec is not stored
-	logged  time.Time        // when progress was last logged at info level
-
-	storedProgress *source.Progress // as last stored; owned by serve
+	// Owned by the driver. Once the view is over they do not change, and anybody may read them.
+	rec    *store.RemoteRun // immutable
+	stored State            // of the run as it is stored
+	logged time.Time        // when progress was last logged at info level
+	task   *work.Task       // nil until the driver begins
 }
 
 // newEntry returns an entry that publishes a record.
 func (e *Engine) newEntry(x *store.RemoteRun) *entry {
-	n := &entry{engine: e, id: x.ID, identity: x.Identity, rec: x, done: make(chan struct{})}
+	n := &entry{engine: e, id: x.ID, identity: x.Identity, rec: x, stored: x.State, done: make(chan struct{})}
+	n.ctx, n.cancel = context.WithCancelCause(telemetry.Under(context.Background(), refOf(x)))
 	n.view.Store(&view{Run: shown(x), newer: make(chan struct{})})
 	return n
 }
@@ -55,30 +58,35 @@ func (n *entry) log() *slog.Logger {
 	return n.engine.log.With("execution_id", n.id, "workflow", n.rec.WorkflowName, "source", n.rec.Source)
 }
 
-// save stores a record durably, even while the engine closes, and makes it the entry's record.
-func (n *entry) save(ctx context.Context, next *store.RemoteRun) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+// write stores a record durably, even while the engine closes.
+func (n *entry) write(next *store.RemoteRun) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), writeTime)
 	defer cancel()
-	err := n.engine.write(ctx, next)
+	return n.engine.write(ctx, next, n.stored)
+}
+
+// save stores a record, and makes it the entry's record.
+func (n *entry) save(next *store.RemoteRun) error {
+	err := n.write(next)
 	if err == nil {
-		n.rec, n.unsaved = next, false
-	} else if errors.Is(err, store.ErrNotOwner) {
+		n.rec, n.stored = next, next.State
+	} else if errors.Is(err, work.ErrTaken) {
 		n.lose()
 	}
 	return err
 }
 
 // saveFact is save for facts that hold even if they cannot be stored: that the source runs it, or that it has
-// ended. Each poll, and saveEnds, try again. After a crash before that, the source is asked again, or the
+// ended. Each poll, and persist, try again. After a crash before that, the source is asked again, or the
 // state is unknown. If another server has taken the run over, it has to find out the facts itself.
-func (n *entry) saveFact(ctx context.Context, next *store.RemoteRun) (stored bool) {
-	err := n.save(ctx, next)
-	if err != nil && !n.unsaved && !n.view.Load().lost {
+func (n *entry) saveFact(next *store.RemoteRun) error {
+	err := n.save(next)
+	if err != nil && n.rec.State == n.stored && !n.view.Load().lost {
 		n.log().Error("a remote run cannot be written down; trying again, since it will not be known as it is after "+
 			"a restart", "error", err)
 	}
-	n.rec, n.unsaved = next, err != nil
-	return err == nil
+	n.rec = next
+	return err
 }
 
 // lose gives up the run: another server has taken it over, and its record says what is known.
@@ -90,15 +98,15 @@ func (n *entry) lose() {
 
 	n.log().Info("remote run was taken up by another server; this one no longer follows it")
 	n.engine.remove(n)
-	n.cancel(errLost)
+	n.cancel(work.ErrTaken)
 	n.publish(&view{Run: was.Run, over: true, lost: true})
 }
 
 // accept records that the source runs the workflow, under an id of its own.
-func (n *entry) accept(ctx context.Context, sourceExecutionID string) {
+func (n *entry) accept(sourceExecutionID string) {
 	next := *n.rec
 	next.State, next.SourceExecutionID = Running, &sourceExecutionID
-	n.saveFact(ctx, &next)
+	_ = n.saveFact(&next)
 	if v := n.view.Load(); !v.lost {
 		n.log().Info("remote run accepted by its source", "source_execution_id", sourceExecutionID)
 		n.show(v.Progress)
@@ -129,11 +137,11 @@ func (n *entry) advance(p source.Progress) {
 	n.show(&p)
 }
 
-// end stores and publishes the outcome of the run.
-func (n *entry) end(ctx context.Context, o outcome) {
+// end stores and publishes the outcome of the run. It returns work.ErrEnded when that is stored, or why it is not.
+func (n *entry) end(o outcome) error {
 	was := n.view.Load()
-	if was.over {
-		return
+	if was.lost {
+		return work.ErrTaken
 	}
 
 	next := *n.rec
@@ -152,26 +160,35 @@ func (n *entry) end(ctx context.Context, o outcome) {
 	run := shown(&next)
 	run.Progress = lastProgress(o, was)
 	next.Progress = progressText(run.Progress)
-	stored := n.saveFact(ctx, &next)
-	if n.view.Load().lost {
-		return
+	err := n.saveFact(&next)
+	if errors.Is(err, work.ErrTaken) {
+		return err
 	}
 
 	n.export()
 	switch took := session.TookMS(now().Sub(run.StartedAt)); {
 	case run.Error != nil:
-		n.log().WarnContext(ctx, "remote run ended", "state", run.State, took, "error", *run.Error)
+		n.log().WarnContext(n.ctx, "remote run ended", "state", run.State, took, "error", *run.Error)
 	case o.blind:
-		n.log().WarnContext(ctx, "remote run goes on and cannot be asked about: its source has no status tool, or "+
+		n.log().WarnContext(n.ctx, "remote run goes on and cannot be asked about: its source has no status tool, or "+
 			"gave no id")
 	default:
-		n.log().InfoContext(ctx, "remote run ended", "state", run.State, took)
+		n.log().InfoContext(n.ctx, "remote run ended", "state", run.State, took)
 	}
 
-	if stored { // before the end is visible: an ended run in memory is one that could not be stored
+	if err == nil { // before the end is visible: an ended run in memory is one that could not be stored
 		n.engine.remove(n)
 	}
 	n.publish(&view{Run: run, over: true, code: o.code})
+	if err == nil {
+		return work.ErrEnded
+	}
+
+	if err = persist(n.task, func() error { return n.write(n.rec) }); err != nil {
+		return err
+	}
+	n.log().Info("the end of a remote run is written down now")
+	return work.ErrEnded
 }
 
 // refOf returns the span of a run.
@@ -220,6 +237,14 @@ func (n *entry) show(p *source.Progress) {
 	run := shown(n.rec)
 	run.Progress = p
 	n.publish(&view{Run: run})
+	n.report(p)
+}
+
+// report lets other servers know the progress.
+func (n *entry) report(p *source.Progress) {
+	if n.task != nil {
+		n.task.Report(progressText(p))
+	}
 }
 
 func (n *entry) publish(v *view) {
@@ -227,11 +252,8 @@ func (n *entry) publish(v *view) {
 	close(n.view.Swap(v).newer)
 }
 
-// progressText returns progress in the stored form; nil means no progress.
+// progressText returns progress in the stored form.
 func progressText(p *source.Progress) json.RawMessage {
-	if p == nil {
-		return nil
-	}
 	text, _ := json.Marshal(p) // encoding numbers and a text never fails
 	return text
 }

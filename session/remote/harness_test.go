@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/presence"
 	"deepwork/actor/testkit"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
@@ -32,6 +33,7 @@ import (
 	"deepwork/session/store/local/sqlite"
 	"deepwork/session/store/postgres"
 	"deepwork/session/store/postgres/pgtest"
+	"deepwork/session/work"
 
 	"go.uber.org/goleak"
 	moderncsqlite "modernc.org/sqlite"
@@ -58,7 +60,7 @@ func TestMain(m *testing.M) {
 // synctest, whose clock is not the database's.
 const onPostgres = `TestASuspendedServerOverwritesNothing TestACancelOutlivesTheServerThatWasAsked ` +
 	`TestAStoppedServersRunIsTakenUpAtOnce
-	TestARunThatIsLostBeforeItsStartIsNotStarted TestCancelOfAnotherServersRun`
+	TestAKilledServersRunIsTakenUpAtOnce TestARunThatIsLostBeforeItsStartIsNotStarted TestCancelOfAnotherServersRun`
 
 // A plant is a system that runs workflows: any number at once, each for as long as its workflow says. It
 // counts what was ever started.
@@ -228,6 +230,7 @@ type server struct {
 	log    *logbook
 	config atomic.Pointer[config.Config]
 	disk   *disk
+	member *presence.Member
 	closed bool
 	leave  func() error // ends the membership and closes the disk
 	root   string
@@ -235,8 +238,8 @@ type server struct {
 }
 
 // A disk is a database that can be full: then nothing is written. While its lock is held, its server is like
-// a suspended process. What others ask is looked for only if told to: in days of a test's time that would be
-// often.
+// a suspended process. What others change is looked for at once only if told to: in days of a test's time that would
+// be often.
 type disk struct {
 	store.Database
 	full   atomic.Bool
@@ -249,7 +252,19 @@ type diskRuns struct {
 	disk *disk
 }
 
+type diskWork struct {
+	store.Work
+	disk *disk
+}
+
+type diskChanges struct {
+	store.Changes
+	disk *disk
+}
+
 func (d *disk) RemoteRuns() store.RemoteRuns { return diskRuns{d.Database.RemoteRuns(), d} }
+func (d *disk) Work() store.Work             { return diskWork{d.Database.Work(), d} }
+func (d *disk) Changes() store.Changes       { return diskChanges{d.Database.Changes(), d} }
 
 // on writes to a disk, unless it is full.
 func on[T any](d *disk, write func() (T, error)) (none T, _ error) {
@@ -262,35 +277,45 @@ func on[T any](d *disk, write func() (T, error)) (none T, _ error) {
 	return write()
 }
 
-func (e diskRuns) Save(ctx context.Context, x *store.RemoteRun, life time.Duration) error {
-	return testkit.Get(on(e.disk, func() (any, error) { return nil, e.RemoteRuns.Save(ctx, x, life) })).Err()
+func (e diskRuns) Add(ctx context.Context, x *store.RemoteRun, w store.WorkRow) error {
+	return testkit.Get(on(e.disk, func() (any, error) { return nil, e.RemoteRuns.Add(ctx, x, w) })).Err()
 }
 
-func (e diskRuns) Renew(
-	ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage,
-) ([]string, error) {
-	return on(e.disk, func() ([]string, error) { return e.RemoteRuns.Renew(ctx, owner, life, following) })
+func (e diskRuns) Save(ctx context.Context, x *store.RemoteRun, from State) error {
+	return testkit.Get(on(e.disk, func() (any, error) { return nil, e.RemoteRuns.Save(ctx, x, from) })).Err()
 }
 
-func (e diskRuns) TakeUp(
-	ctx context.Context, owner string, life time.Duration, following []string,
-) ([]store.RemoteRun, error) {
-	return on(e.disk, func() ([]store.RemoteRun, error) { return e.RemoteRuns.TakeUp(ctx, owner, life, following) })
+func (w diskWork) Open(ctx context.Context) ([]store.WorkRow, error) {
+	w.disk.frozen.RLock()
+	defer w.disk.frozen.RUnlock()
+	return w.Work.Open(ctx)
 }
 
-func (e diskRuns) Asked(ctx context.Context, owner string) ([]string, error) {
-	e.disk.frozen.RLock()
-	defer e.disk.frozen.RUnlock()
-	return e.RemoteRuns.Asked(ctx, owner)
+func (w diskWork) Claim(ctx context.Context, c store.WorkClaim) ([]store.WorkRow, error) {
+	return on(w.disk, func() ([]store.WorkRow, error) { return w.Work.Claim(ctx, c) })
 }
 
-func (e diskRuns) Watch(ctx context.Context, look func() (bool, error)) error {
-	for !e.disk.serve.Load() {
-		if err := wait.For(ctx, time.Minute); err != nil {
+func (w diskWork) Renew(ctx context.Context, life time.Duration, rows []store.WorkRow) ([]store.WorkRow, error) {
+	return on(w.disk, func() ([]store.WorkRow, error) { return w.Work.Renew(ctx, life, rows) })
+}
+
+func (w diskWork) End(ctx context.Context, row *store.WorkRow, o store.Outcome) (bool, error) {
+	return on(w.disk, func() (bool, error) { return w.Work.End(ctx, row, o) })
+}
+
+// lookEvery is the time between two looks at a disk that is looked at rarely.
+const lookEvery = 10 * time.Second
+
+func (c diskChanges) Wait(ctx context.Context, position string) error {
+	for !c.disk.serve.Load() {
+		if news, err := c.Since(ctx, position); err != nil || news.Next != position {
+			return err
+		}
+		if err := wait.For(ctx, lookEvery); err != nil {
 			return err
 		}
 	}
-	return e.RemoteRuns.Watch(ctx, look)
+	return c.Changes.Wait(ctx, position)
 }
 
 // gone is a server of which only its runs are left.
@@ -300,7 +325,7 @@ func testID(n int) string { return fmt.Sprintf("019aa000-0000-7000-8000-00000000
 
 func written(n int, s State) *store.RemoteRun {
 	x := &store.RemoteRun{
-		ID: testID(n), Owner: gone, Identity: "me", Source: "plant", WorkflowID: "w", WorkflowName: "wörk",
+		ID: testID(n), Identity: "me", Source: "plant", WorkflowID: "w", WorkflowName: "wörk",
 		State: s, StatusSupported: true, StartedAt: time.Now().UTC().Truncate(time.Microsecond),
 	}
 	switch s {
@@ -314,25 +339,33 @@ func written(n int, s State) *store.RemoteRun {
 	return x
 }
 
-// kill stores runs in the project at root whose server was killed just after it had renewed them.
+// kill stores runs in the project at root whose server, on another machine, was killed just after it had renewed them.
 func kill(t testing.TB, root string, life time.Duration, all ...*store.RemoteRun) {
 	t.Helper()
-	d, member, end := openStore(t, root)
+	stores, _, end := openStore(t, root)
 	defer end()
+	testkit.Must(t, stores.Members.Enter(t.Context()))
 	for _, x := range all {
-		testkit.Must(t, errors.Join(member.Enter(t.Context()), d.RemoteRuns().Save(t.Context(), x, life)))
+		testkit.Must(t, stores.Database.RemoteRuns().Add(t.Context(), x, store.WorkRow{
+			Kind:        store.RemoteWork,
+			Key:         x.ID,
+			Runner:      gone + "-1",
+			RunnerPlace: "elsewhere",
+			Life:        life,
+		}))
 	}
 }
 
 // oneSchema is that of all tests on PostgreSQL.
 var oneSchema = "test_" + strings.ToLower(rand.Text()[:12])
 
-// openStore opens the runs of the project at root as another process does.
-func openStore(t testing.TB, root string) (store.Database, store.Members, func() error) {
+// openStore opens the stores of the project at root as another process does.
+func openStore(t testing.TB, root string) (*store.Stores, *presence.Member, func() error) {
 	t.Helper()
+	m := session.NewMember(state.Of(root), nil)
 	if !pgtest.OnPostgres() {
-		d, m := sqlite.New(sqlite.Options{Path: state.Of(root).Database()}), session.NewMember(state.Of(root), nil)
-		return d, m, func() error { return errors.Join(d.Close(), m.Leave()) }
+		d := sqlite.New(sqlite.Options{Path: state.Of(root).Database()})
+		return &store.Stores{Members: m, Database: d}, m, func() error { return errors.Join(d.Close(), m.Leave()) }
 	}
 
 	url := testkit.Get(pgtest.Shared()).Must(t).At(oneSchema)
@@ -343,9 +376,8 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 		Machine:    "12345678",
 		Root:       root,
 	})).Must(t)
-	stores := backend.Of(pg, session.NewMember(state.Of(root), nil),
-		&task.Place{MachineID: "12345678", Root: root}, root)
-	return stores.Database, stores.Members, func() error { return stores.Close(context.Background()) }
+	stores := backend.Of(pg, m, &task.Place{MachineID: "12345678", Root: root}, root)
+	return stores, m, func() error { return stores.Close(context.Background()) }
 }
 
 func stored(t testing.TB, s *server, id string) *store.RemoteRun {
@@ -366,25 +398,33 @@ func (j *logbook) has(parts ...string) bool {
 
 func open(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools)) *server {
 	t.Helper()
-	return openFor(t, root, s, edit, 0)
+	return openFor(t, root, s, edit, recordLife)
 }
 
 func openFor(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools), life time.Duration) *server {
 	t.Helper()
 	srv := &server{t: t, root: root, log: &logbook{}, again: func() *server { return openFor(t, root, s, edit, life) }}
 	srv.configure(edit)
-	d, member, leave := openStore(t, root)
-	srv.disk, srv.leave = &disk{Database: d}, leave
-	e, err := Open(t.Context(), Options{
-		Life:     life,
-		Database: srv.disk,
-		Member:   member,
+	stores, member, leave := openStore(t, root)
+	srv.member = member
+	srv.disk = &disk{Database: stores.Database}
+	stores.Database = srv.disk
+	logger := slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	loop := work.New(context.Background(), work.Options{Stores: stores, Logger: logger, Life: life})
+	srv.leave = func() error {
+		if stuck := loop.Close(context.Background()); stuck != nil {
+			return fmt.Errorf("did not stop: %v", stuck)
+		}
+		return leave()
+	}
+	srv.Engine = Open(Options{
+		Stores:   stores,
+		Work:     loop,
 		Sources:  s,
-		Logger:   slog.New(slog.NewTextHandler(srv.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logger:   logger,
 		Settings: func(context.Context) (*config.Config, error) { return srv.config.Load(), nil },
 	})
-	testkit.Must(t, err)
-	srv.Engine = e
+	loop.Start()
 	t.Cleanup(srv.stop)
 	return srv
 }

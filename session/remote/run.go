@@ -9,12 +9,11 @@
 // record is what other servers know about it. Only Call starts a workflow, and only once: a server that takes
 // over a record only asks about it.
 //
-// A record that is not over belongs to the server that follows it, for 30 s by the clock of the database,
-// renewed every 10 s. A server that is killed or frozen does not renew its records: after at most 30 s
-// another one takes them over and follows the runs. From then on the earlier owner cannot store anything, and
-// gives up. A server that stops gives its records away at once. Servers do not talk to each other: to cancel
-// a run that another server follows, its record is marked, and its owner, whichever server that is by then,
-// acts on the mark. One loop per server, serve, renews records, obeys marks and takes over runs.
+// Following a run is a kind of work, and its driver is the handler: package work says when another server takes a run
+// over, at once if it sees that the first one has ended. Call stores the run together with the row, and the end of a
+// run removes the row. Two servers may follow a run for a moment. So each change of a record is a swap of its state:
+// the driver of a run that waited learns that it has failed before it starts anything, and only one end is stored.
+// Servers do not talk to each other: to cancel a run that another one follows, its work is asked to stop.
 package remote
 
 import (
@@ -27,6 +26,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 	"deepwork/session/store"
+	"deepwork/session/work"
 )
 
 // Sources runs workflows at their systems: a *source.Catalog, which documents the methods. All of
@@ -95,27 +95,21 @@ func shown(x *store.RemoteRun) Run {
 	return told
 }
 
-// Options configure an Engine. Database, Member, Sources and Settings are required.
+// Options configure an Engine. All but Logger are required.
 type Options struct {
-	Database store.Database // where runs are stored; the caller closes it after the engine
-	Member   store.Members  // this process
+	Stores   *store.Stores
+	Work     *work.Loop // of this process
 	Sources  Sources
 	Settings func(context.Context) (*config.Config, error) // read at each call
 	Logger   *slog.Logger                                  // default: discards
-	// how long a record stays its owner's without a renewal; default store.RemoteRunLife
-	Life time.Duration
 }
 
 // ErrCancelled is the cause of a call's context if its caller cancelled it: then the run is cancelled, too.
 // After any other end of the context the run continues.
-var ErrCancelled = errors.New("cancelled by the caller")
+var ErrCancelled = work.ErrStopped
 
-// The other causes that end a driver's work.
-var (
-	errTimedOut = errors.New("the remote run timed out")
-	errClosing  = errors.New("the server is shutting down")
-	errLost     = errors.New("another server has taken up the remote run")
-)
+// errTimedOut is the cause that ends a driver's work besides those of package work.
+var errTimedOut = errors.New("the remote run timed out")
 
 // The limits that cannot be configured.
 const (
@@ -132,6 +126,5 @@ const (
 	askTime        = 15 * time.Second // for another server to cancel a run
 	graceTime      = 15 * time.Second // for a run taken over after its time was over
 	writeTime      = 30 * time.Second // for the actor to store something
-	releaseTime    = time.Second      // to hand over the runs, even if the time to close is over
 	refusals       = 5                // consecutive polls that a source may refuse
 )

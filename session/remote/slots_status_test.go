@@ -263,8 +263,8 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 	testkit.Until(t, "the tool", func() bool { return c.Snapshot().Tool("add") != nil })
 
 	add := c.Snapshot().Tool("add")
-	testkit.Must(t, s.db.Open(t.Context()))
-	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.db)).Must(t).Counts, nil, "without runs")
+	testkit.Must(t, s.disk.Open(t.Context()))
+	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.disk)).Must(t).Counts, nil, "without runs")
 
 	call := func(w *source.Tool, arguments string) (*Run, error) {
 		return s.Call(t.Context(), "me", w, json.RawMessage(arguments), nil)
@@ -284,7 +284,7 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 		"'system'")
 	_, total, err := s.Newest(t.Context(), "me", 1)
 	testkit.True(t, total == 1 && err == nil, "%d runs, want 1; %v", total, err)
-	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.db)).Must(t).Counts,
+	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.disk)).Must(t).Counts,
 		[]session.Count{{N: 1, What: "remote run", Of: "0 going on"}})
 }
 
@@ -451,7 +451,7 @@ func TestASourceThatTellsLittle(t *testing.T) {
 		for _, asks := range []string{"Which city?", ""} {
 			time.Sleep(37 * time.Second / 2) // ten polls each
 			testkit.Equal(t, s.status(c.id()).Progress.Asks, asks)
-			testkit.Equal(t, len(testkit.Get(s.store.Asking(t.Context())).Must(t)), len(asks)/11,
+			testkit.Equal(t, len(testkit.Get(s.runs.Asking(t.Context())).Must(t)), len(asks)/11,
 				"runs that ask, for other servers")
 		}
 		testkit.Equal(t, c.ends().State, Completed)

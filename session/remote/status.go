@@ -86,18 +86,16 @@ func (e *Engine) known(ctx context.Context, identity, executionID string) (*Run,
 	return &x, nil
 }
 
-// find returns the runs of this identity that have an id: ours, a UUID, or their source's. If it has to
-// search the store, it first takes over runs that no server follows any more.
+// find returns the runs of this identity that have an id: ours, a UUID, or their source's.
 func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Run, error) {
 	if n := e.get(id); n != nil && n.identity == identity {
 		return []*Run{&n.view.Load().Run}, nil
 	}
 
-	_, adopting := e.adopt(ctx)
-	if !e.db.Exists() {
+	if !e.stores.Database.Exists() {
 		return nil, nil
 	}
-	stored, err := e.store.Find(ctx, identity, id, given)
+	stored, err := e.runs.Find(ctx, identity, id, given)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -110,10 +108,10 @@ func (e *Engine) find(ctx context.Context, identity, given, id string) ([]*Run, 
 
 	var found []*Run
 	for _, x := range stored {
-		if adopting != nil && x.Lapsed {
+		if err := e.work.Err(); err != nil && x.Lapsed {
 			x.Error = new(clip(fmt.Sprintf("the server that followed it is gone, and this one cannot follow it, "+
 				"because that could not be saved: %v. Its state at its source is not known. Correct that and call "+
-				"again; do not start it again", adopting), maxWords))
+				"again; do not start it again", err), maxWords))
 		}
 		found = append(found, e.latest(&x))
 	}
@@ -132,8 +130,8 @@ func (e *Engine) latest(x *store.RemoteRun) *Run {
 func (e *Engine) newest(ctx context.Context, identity string) string {
 	var all []store.RemoteRun
 	total := 0
-	if e.db.Exists() {
-		all, total, _ = e.store.Newest(ctx, identity, listed)
+	if e.stores.Database.Exists() {
+		all, total, _ = e.runs.Newest(ctx, identity, listed)
 	}
 	if total == 0 {
 		return "No execution is known: a call of a workflow tool starts one and returns its execution_id."
@@ -158,11 +156,11 @@ func clip(s string, limit int) string { return jsontext.Clip(s, limit) }
 // Newest returns an identity's newest runs, at most limit, and how many it has. Runs that this process does
 // not follow come without results.
 func (e *Engine) Newest(ctx context.Context, identity string, limit int) (all []Run, total int, err error) {
-	if !e.db.Exists() {
+	if !e.stores.Database.Exists() {
 		return nil, 0, nil
 	}
 
-	stored, total, err := e.store.Newest(ctx, identity, limit)
+	stored, total, err := e.runs.Newest(ctx, identity, limit)
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing the executions of %s: %w", identity, err)
 	}

@@ -47,7 +47,7 @@ const (
 	TaskChanged      = "task"
 	TaskDeleted      = "task_deleted" // reported in addition, for places that have files of the task
 	AttemptChanged   = "attempt"
-	WorkChanged      = "work" // ID is that of WorkRow.ID; progress is not reported
+	WorkChanged      = "work" // ID is that of WorkRow.ID; progress is not reported, but for remote runs as theirs
 )
 
 // A Change reports that something was created, changed or removed.

@@ -13,7 +13,6 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/session"
-	"deepwork/session/store"
 )
 
 // env is the environment variable that holds the Plan of a server, as JSON.
@@ -74,7 +73,6 @@ func Install() {
 		}()
 	}
 
-	store.RemoteRunLife = 3 * time.Second // a simulation must see executions of killed servers taken up
 	if p.Clock != 0 {
 		session.Clock = func() time.Time { return time.Now().Add(p.Clock) }
 	}

@@ -154,12 +154,12 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 
 	x := &store.RemoteRun{
 		ID:              "x",
-		Owner:           "0011223344556677",
 		Identity:        "me",
 		State:           store.RemoteWaiting,
 		StatusSupported: true,
 	}
-	must(t, executions.Save(t.Context(), x, time.Hour))
+	row := store.WorkRow{Kind: store.RemoteWork, Key: "x"}
+	must(t, executions.Add(t.Context(), x, row))
 	finds := func(want, damage, repair string) {
 		t.Helper()
 		change(t, s, damage)
@@ -192,7 +192,7 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 		"result = '{'":        "is not JSON",
 		"progress = ''":       "is not JSON",
 		"started_at = 'noon'": "the times of execution x",
-		"owner = ''":          "has no owner",
+		"id = 'y'":            "no server will follow it",
 	} {
 		change(t, s, `UPDATE @workflow_executions_all SET `+column)
 		found, n, open, err := executions.Inspect(t.Context())
@@ -203,7 +203,7 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 		testkit.Contains(t, found[0].What, want, "%s: found %+v of %d, %d open; %v", column, found, n, open, err)
 
 		change(t, s, `DELETE FROM @workflow_executions_all`)
-		must(t, executions.Save(t.Context(), x, time.Hour))
+		must(t, executions.Add(t.Context(), x, row))
 	}
 	found, _, err := b.Inspect(t.Context())
 	testkit.True(t, len(found) == 0 && err == nil, "%v, %v", found, err)

@@ -19,8 +19,12 @@ import (
 
 func makeChange(t testing.TB, s *Store, id string) {
 	t.Helper()
-	must(t, s.Database().RemoteRuns().Save(t.Context(),
-		&store.RemoteRun{ID: id, Owner: "0011223344556677", Identity: "me", State: store.RemoteWaiting}, time.Hour))
+	runs, x := s.Database().RemoteRuns(), &store.RemoteRun{ID: id, Identity: "me", State: store.RemoteWaiting}
+	err := runs.Save(t.Context(), x, x.State) // again
+	if errors.Is(err, store.ErrWorkTaken) {
+		err = runs.Add(t.Context(), x, store.WorkRow{})
+	}
+	must(t, err)
 }
 
 func pruneAll(t testing.TB, s *Store) {

@@ -303,14 +303,20 @@ func TestCopyLostReply(t *testing.T) {
 func TestCopyToAFileAndBack(t *testing.T) {
 	s, url := openNew(t)
 	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
+	goesOn := store.WorkRow{Kind: store.RemoteWork, Key: "x"}
+	must(t, errors.Join(s.Database().RemoteRuns().Add(t.Context(), &store.RemoteRun{
+		ID:              "x",
+		State:           store.RemoteWaiting,
+		StatusSupported: true,
+	}, goesOn), s.Database().Work().Put(t.Context(), &store.WorkRow{Kind: store.RemovalWork, Key: "a1"})))
 	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state"))
 	f := state.Of(t.TempDir())
 	must(t, session.MakeState(f))
 	mine := testkit.Get(session.PlaceOf(f)).Must(t)
 	file := local.NewFile(f)
 	counts, err := transfer.Copy(t.Context(), s.Side(mine), file)
-	testkit.Need(t, err == nil && counts.String() == "1 session, 1 task, 1 attempt, 1 request_id of the board",
-		"copied %v, %v", counts, err)
+	testkit.Need(t, err == nil && counts.String() == "1 session, 1 task, 1 attempt, 1 request_id of the board, "+
+		"1 execution of workflows elsewhere", "copied %v, %v", counts, err)
 
 	before := textOf(t, file, file)
 	for _, sides := range [][2]transfer.Side{{shop(), file}, {s.Side(mine), file}, {file, s.Side(mine)}} {
@@ -321,6 +327,9 @@ func TestCopyToAFileAndBack(t *testing.T) {
 
 	other := openAs(t, url, "another", "/srv/shop")
 	testkit.Get(transfer.Copy(t.Context(), file, other.Side(mine))).Must(t)
+	rows := other.Database().Work()
+	testkit.Same(t, testkit.Get(rows.Rows(t.Context(), store.RemoteWork)).Must(t), []store.WorkRow{goesOn})
+	testkit.Same(t, testkit.Get(rows.Rows(t.Context(), store.RemovalWork)).Must(t), nil, "work of this store alone")
 	one, two := s.Side(mine), other.Side(mine)
 	must(t, errors.Join(one.Hold(t.Context()), two.Hold(t.Context())))
 	defer one.Release()

@@ -77,29 +77,18 @@ func (c changes) Since(ctx context.Context, position string) (store.News, error)
 	})
 }
 
-// Wait implements store.Changes.
+// Wait implements store.Changes. It reads the version at each hint and from time to time, and looks whenever that has
+// changed or is unknown. Its error may be the cause of the end of ctx.
 func (c changes) Wait(ctx context.Context, position string) error {
 	every, version := lookForChanges, c.o.Feed.Version
 	if version == nil {
 		every = c.o.Poll
 	}
-	return c.watch(ctx, every, version, func() (bool, error) {
-		news, err := c.Since(ctx, position)
-		return news.Next != position, err
-	})
-}
-
-// watch calls look at once, and whenever the version has changed or is unknown, until look is done or fails.
-// It reads the version at each hint and from time to time. Its error may be the cause of the end of ctx.
-func (s *Store) watch(
-	ctx context.Context, every time.Duration, version func(context.Context) (int64, error),
-	look func() (done bool, err error),
-) error {
 	var seen int64 = -1
 	for {
 		var hint <-chan struct{}
-		if s.o.Hint != nil {
-			hint = s.o.Hint()
+		if c.o.Hint != nil {
+			hint = c.o.Hint()
 		}
 
 		now := seen + 1
@@ -110,7 +99,7 @@ func (s *Store) watch(
 			}
 		}
 		if now != seen {
-			if done, err := look(); done || err != nil {
+			if news, err := c.Since(ctx, position); err != nil || news.Next != position {
 				return err
 			}
 			seen = now

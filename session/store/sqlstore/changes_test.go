@@ -115,25 +115,18 @@ func TestChangesAreFollowed(t *testing.T) {
 	}), undone)
 
 	check("a transaction that is rolled back")
-	x := &store.RemoteRun{ID: "x", Owner: "gone", Identity: "me", State: store.RemoteWaiting, StatusSupported: true}
-	testkit.Must(t, b.db.RemoteRuns().Save(t.Context(), x, 0))
-	check("an execution", changed(store.RemoteRunChanged, "x")...)
+	x := &store.RemoteRun{ID: "x", Identity: "me", State: store.RemoteWaiting, StatusSupported: true}
+	add(t, b.db.RemoteRuns(), x)
+	check("an execution", append(changed(store.WorkChanged, "remote/x"), changed(store.RemoteRunChanged, "x")...)...)
 	other := *x
-	other.Owner = "another"
-	testkit.FailsWith(t, b.db.RemoteRuns().Save(t.Context(), &other, time.Hour), store.ErrNotOwner)
-
-	check("an execution of another process")
-	testkit.Must(t, b.db.RemoteRuns().AskCancel(t.Context(), "x"))
-	check("a wish to cancel it", changed(store.RemoteRunChanged, "x")...)
-	testkit.Must(t, second(b.db.RemoteRuns().TakeUp(t.Context(), "here", time.Hour, nil))) // it has failed
-	check("taking it up", changed(store.RemoteRunChanged, "x")...)
-	testkit.Must(t, b.db.RemoteRuns().AskCancel(t.Context(), "x"))
-	check("a wish to cancel what is over")
-	x.Owner = "here"
+	other.State = store.RemoteStarting
+	testkit.FailsWith(t, b.db.RemoteRuns().Save(t.Context(), &other, store.RemoteStarting), store.ErrWorkTaken)
+	check("an execution in another state")
 	x.State = store.RemoteFailed
 	x.EndedAt = new(time.Now())
-	save(t, b.db.RemoteRuns(), x)
-	check("an end that is not synced", changed(store.RemoteRunChanged, "x")...)
+	testkit.Must(t, b.db.RemoteRuns().Save(t.Context(), x, store.RemoteWaiting))
+	check("an end that is not synced",
+		append(changed(store.WorkChanged, "remote/x"), changed(store.RemoteRunChanged, "x")...)...)
 	of := led(t, b, p, "run")
 	run(t, b)
 	position = latest(t, feeds[0])

@@ -166,7 +166,7 @@ func (b board) ChangeComments(
 	made, err := write(ctx, b, "changing comments", func(t Tx) string {
 		t.attempt(attemptID)
 		return b.makeOnce(t, r, func() string {
-			return cmp.Or(textOfIDs(t.changeComments(attemptID, remove, add)), noComments)
+			return cmp.Or(strings.Join(t.changeComments(attemptID, remove, add), " "), noComments)
 		})
 	})
 	if made == noComments {

@@ -1,14 +1,12 @@
 package sqlstore_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,11 +19,10 @@ import (
 )
 
 // executed is an execution with everything that one may have.
-func executed(id, owner string, s store.RemoteState, at time.Time) *store.RemoteRun {
+func executed(id string, s store.RemoteState, at time.Time) *store.RemoteRun {
 	at = at.UTC().Truncate(time.Microsecond)
 	x := &store.RemoteRun{
 		ID:              id,
-		Owner:           owner,
 		Identity:        "me",
 		Source:          "factory",
 		WorkflowID:      "w",
@@ -52,48 +49,115 @@ func executed(id, owner string, s store.RemoteState, at time.Time) *store.Remote
 	return x
 }
 
-func oneAndTwo(t *testing.T) (one, two store.RemoteRuns, c *clock) {
+func oneAndTwo(t *testing.T) (one, two store.Database, c *clock) {
 	path, c := newPath(t)
-	return open(t, path, c.now).RemoteRuns(), open(t, path, c.now).RemoteRuns(), c
+	return open(t, path, c.now), open(t, path, c.now), c
 }
 
-// save stores executions that their owners follow, abandon those that nobody follows.
-func save(t *testing.T, e store.RemoteRuns, all ...*store.RemoteRun) { saveFor(t, e, time.Hour, all) }
+// followedBy is the row of work of a run for a runner; nobody has it if that is "".
+func followedBy(id, runner string) store.WorkRow {
+	return store.WorkRow{Kind: store.RemoteWork, Key: id, Runner: runner, Life: time.Minute}
+}
 
-func abandon(t *testing.T, e store.RemoteRuns, all ...*store.RemoteRun) { saveFor(t, e, 0, all) }
-
-func saveFor(t *testing.T, e store.RemoteRuns, life time.Duration, all []*store.RemoteRun) {
+// add stores executions, which somebody follows.
+func add(t testing.TB, e store.RemoteRuns, all ...*store.RemoteRun) {
 	t.Helper()
 	for _, x := range all {
-		testkit.Must(t, e.Save(t.Context(), x, life))
+		testkit.Must(t, e.Add(t.Context(), x, followedBy(x.ID, "a-1")))
 	}
 }
 
+// endAll stores executions that were added and have ended.
+func endAll(t testing.TB, e store.RemoteRuns, all ...*store.RemoteRun) {
+	t.Helper()
+	for _, x := range all {
+		add(t, e, executed(x.ID, store.RemoteWaiting, x.StartedAt))
+		testkit.Must(t, e.Save(t.Context(), x, store.RemoteWaiting))
+	}
+}
+
+// Its row of work is there from the beginning to the end.
 func TestAnExecutionIsStoredAtEachStage(t *testing.T) {
 	one, two, c := oneAndTwo(t)
-	for _, s := range []store.RemoteState{store.RemoteWaiting, store.RemoteStarting, store.RemoteRunning,
-		store.RemoteFailed} {
-		x := executed("x", "a", s, c.at)
-		save(t, one, x)
-		is(t, x)(two.RemoteRun(t.Context(), "x"))
+	at := map[store.RemoteState]*store.RemoteRun{}
+	stages := []store.RemoteState{store.RemoteWaiting, store.RemoteStarting, store.RemoteRunning, store.RemoteFailed}
+	for i, s := range stages {
+		x := executed("x", s, c.at)
+		at[s] = x
+		if i == 0 {
+			add(t, one.RemoteRuns(), x)
+		} else {
+			testkit.Must(t, one.RemoteRuns().Save(t.Context(), x, stages[i-1]))
+		}
+		is(t, x)(two.RemoteRuns().RemoteRun(t.Context(), "x"))
+		rows := testkit.Get(two.Work().Rows(t.Context(), store.RemoteWork)).Must(t)
+		equal(t, s, len(rows) == 0, s == store.RemoteFailed)
+		found, n, going, err := one.RemoteRuns().Inspect(t.Context())
+		testkit.Must(t, err)
+		equal(t, len(found), 0, n, 1, going, len(rows))
 	}
-	testkit.FailsWith(t, second(one.RemoteRun(t.Context(), "y")), task.ErrNotFound)
-	testkit.FailsWith(t, two.Save(t.Context(), executed("x", "b", store.RemoteRunning, c.at), time.Hour),
-		store.ErrNotOwner)
-	found, n, going, err := one.Inspect(t.Context())
-	testkit.Must(t, err)
-	equal(t, len(found), 0, n, 1, going, 0)
+	testkit.FailsWith(t, second(one.RemoteRuns().RemoteRun(t.Context(), "y")), task.ErrNotFound)
+	testkit.Must(t, two.RemoteRuns().Save(t.Context(), at[store.RemoteFailed], store.RemoteRunning)) // once more
+	for s, x := range at {
+		later := *x
+		later.EndedAt = new(c.at.Add(time.Hour))
+		testkit.FailsWith(t, two.RemoteRuns().Save(t.Context(), &later, s), store.ErrWorkTaken)
+	}
+	is(t, at[store.RemoteFailed])(one.RemoteRuns().RemoteRun(t.Context(), "x"))
+}
+
+// Of several servers that move an execution from one state, one does.
+func TestAnExecutionIsMovedOnce(t *testing.T) {
+	path, c := newPath(t)
+	first := open(t, path, c.now).RemoteRuns()
+	ends := []store.RemoteState{store.RemoteFailed, store.RemoteUnknown, store.RemoteStarting}
+	for i := range 10 {
+		id := fmt.Sprint(i)
+		add(t, first, executed(id, store.RemoteWaiting, c.at))
+		moved := atOnce(len(ends), func(i int) bool {
+			err := open(t, path, c.now).RemoteRuns().Save(t.Context(), executed(id, ends[i], c.at), store.RemoteWaiting)
+			testkit.True(t, err == nil || errors.Is(err, store.ErrWorkTaken), "%v", err)
+			return err == nil
+		})
+		equal(t, won(moved), 1)
+		is(t, executed(id, ends[slices.Index(moved, true)], c.at))(first.RemoteRun(t.Context(), id))
+	}
+}
+
+// An execution has the progress of its work, and is lapsed while nobody does that.
+func TestAnExecutionIsReadWithItsWork(t *testing.T) {
+	one, two, c := oneAndTwo(t)
+	x := executed("x", store.RemoteRunning, c.at)
+	testkit.Must(t, one.RemoteRuns().Add(t.Context(), x, followedBy("x", "")))
+	read := func() *store.RemoteRun { return testkit.Get(two.RemoteRuns().RemoteRun(t.Context(), "x")).Must(t) }
+	equal(t, read().Lapsed, true)
+
+	mine := followedBy("x", "b-1")
+	equal(t, len(testkit.Get(one.Work().Claim(t.Context(), store.WorkClaim{WorkRow: mine, Limit: 9})).Must(t)), 1)
+	equal(t, read().Lapsed, false)
+	feed := two.Changes()
+	position := latest(t, feed)
+	mine.Progress = json.RawMessage(`{"message":"m","asks":"Which city?"}`)
+	testkit.Must(t, second(one.Work().Renew(t.Context(), time.Minute, []store.WorkRow{mine})))
+	equal(t, string(read().Progress), string(mine.Progress))
+	equal(t, idsOf(testkit.Get(two.RemoteRuns().Asking(t.Context())).Must(t)), []string{"x"})
+	equal(t, testkit.Get(feed.Since(t.Context(), position)).Must(t).Changes, changed(store.RemoteRunChanged, "x"))
+
+	over := executed("x", store.RemoteCompleted, c.at)
+	testkit.Must(t, one.RemoteRuns().Save(t.Context(), over, store.RemoteRunning))
+	equal(t, string(read().Progress), string(over.Progress), read().Lapsed, false)
 }
 
 func TestExecutionsAreFoundByEitherIDByTheirCaller(t *testing.T) {
-	e, _, c := oneAndTwo(t)
-	other := executed("other", "a", store.RemoteRunning, c.at)
-	asks := executed("first", "a", store.RemoteRunning, c.at)
-	over := executed("second", "a", store.RemoteCompleted, c.at.Add(time.Second))
+	one, _, c := oneAndTwo(t)
+	e := one.RemoteRuns()
+	other := executed("other", store.RemoteRunning, c.at)
+	asks := executed("first", store.RemoteRunning, c.at)
+	over := executed("second", store.RemoteCompleted, c.at.Add(time.Second))
 	other.Identity = "you"
 	asks.Progress, over.Progress = json.RawMessage(`{"message":"m","asks":"Which city?"}`),
 		json.RawMessage(`{"asks":"old"}`)
-	save(t, e, executed("old", "a", store.RemoteCompleted, c.at.Add(-store.RemoteRunKeptFor-time.Hour)), asks,
+	add(t, e, executed("old", store.RemoteCompleted, c.at.Add(-store.RemoteRunKeptFor-time.Hour)), asks,
 		over, other)
 
 	for query, want := range map[[3]string][]string{
@@ -118,7 +182,8 @@ func TestExecutionsAreFoundByEitherIDByTheirCaller(t *testing.T) {
 }
 
 func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
-	e, late, c := oneAndTwo(t)
+	one, two, c := oneAndTwo(t)
+	e, late := one.RemoteRuns(), two.RemoteRuns()
 	kept := func() (total int) {
 		_, total, err := e.Newest(t.Context(), "me", 1)
 		testkit.Must(t, err)
@@ -126,22 +191,22 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 	}
 	const more = 100
 	for i := range store.RemoteRunsKept + more {
-		save(t, e, executed(fmt.Sprint(i), "a", store.RemoteCompleted, c.at.Add(time.Duration(i)*time.Second)))
+		endAll(t, e, executed(fmt.Sprint(i), store.RemoteCompleted, c.at.Add(time.Duration(i)*time.Second)))
 	}
 	equal(t, "are kept", kept() < store.RemoteRunsKept, false, kept() >= store.RemoteRunsKept+more, false)
 	testkit.Works(t, testkit.Get(e.RemoteRun(t.Context(), fmt.Sprint(store.RemoteRunsKept+more-1))).Err(), "the newest")
 
-	large := executed("", "a", store.RemoteCompleted, c.at.Add(time.Hour))
+	large := executed("", store.RemoteCompleted, c.at.Add(time.Hour))
 	large.Result = json.RawMessage(`"` + strings.Repeat("x", store.ResultsKept/20) + `"`)
 	for i := range 21 {
 		large.ID = fmt.Sprint("large ", i)
 		*large.EndedAt = large.EndedAt.Add(time.Second)
-		save(t, e, large)
+		endAll(t, e, large)
 	}
 
 	equal(t, "with large results are kept", kept(), 19)
 	c.forward(store.RemoteRunKeptFor + 2*time.Hour) // a process that ends a single one forgets others, too
-	save(t, late, executed("last", "a", store.RemoteCompleted, c.at))
+	endAll(t, late, executed("last", store.RemoteCompleted, c.at))
 	_, n, _, err := e.Inspect(t.Context())
 	testkit.Must(t, err)
 	equal(t, "are kept", n, 1)
@@ -152,144 +217,6 @@ func idsOf(all []store.RemoteRun) (found []string) {
 		found = append(found, x.ID)
 	}
 	return found
-}
-
-func TestExecutionsAreTakenUpOnce(t *testing.T) {
-	path, c := newPath(t)
-	var servers []store.RemoteRuns
-	for range 3 {
-		servers = append(servers, open(t, path, c.now).RemoteRuns())
-	}
-
-	blind := executed("blind", "a", store.RemoteRunning, c.at)
-	blind.StatusSupported = false
-	running := executed("running", "a", store.RemoteRunning, c.at)
-	running.Progress = json.RawMessage(`{"message":"half"}`)
-	abandon(t, servers[0], executed("waiting", "a", store.RemoteWaiting, c.at),
-		executed("starting", "b", store.RemoteStarting, c.at),
-		running, executed("ended", "a", store.RemoteCompleted, c.at), blind,
-		executed("followed", "new", store.RemoteStarting, c.at))
-	save(t, servers[0], executed("alive", "alive", store.RemoteStarting, c.at))
-	testkit.Must(t, servers[0].AskCancel(t.Context(), "running"))
-	due := func(from, to time.Duration) {
-		t.Helper()
-		in, found, err := servers[1].Due(t.Context(), []string{"followed"})
-		testkit.Need(t, err == nil, "due in %v, %v, %v", in, found, err)
-		testkit.Need(t, found, "due in %v, %v, %v", in, found, err)
-		testkit.True(t, in >= from, "due in %v, %v, %v", in, found, err)
-		testkit.True(t, in <= to, "due in %v, %v, %v", in, found, err)
-	}
-	due(-time.Hour, 0)
-	taken := map[string]store.RemoteRun{}
-	for _, got := range atOnce(len(servers), func(i int) []store.RemoteRun {
-		return testkit.Get(servers[i].TakeUp(t.Context(), fmt.Sprint("new", i), time.Hour, []string{"followed"})).
-			Must(t)
-	}) {
-		for _, x := range got {
-			_, twice := taken[x.ID]
-			equal(t, "taken up twice", twice, false)
-			taken[x.ID] = x
-		}
-	}
-	equal(t, "taken up", len(taken), 3)
-	is := func(id string, state store.RemoteState, words string) {
-		t.Helper()
-		x := taken[id]
-		testkit.Equal(t, x.State, state, "%s is %+v", id, x)
-		testkit.Equal(t, x.Over(), (words != ""), "%s is %+v", id, x)
-		testkit.True(t, (words == "" || *x.Error == words), "%s is %+v", id, x)
-		testkit.True(t, !x.Lapsed, "%s is %+v", id, x)
-		equal(t, "stored is", *testkit.Get(servers[0].RemoteRun(t.Context(), id)).Must(t), x)
-	}
-	is("waiting", store.RemoteFailed, store.NeverStarted)
-	is("starting", store.RemoteUnknown, store.LostSight)
-	is("running", store.RemoteRunning, "")
-	x := taken["running"]
-	equal(t, string(x.Progress), `{"message":"half"}`, x.CancelAsked != nil, true)
-	testkit.FailsWith(t, servers[0].Save(t.Context(), executed("running", "a", store.RemoteCompleted, c.at), time.Hour),
-		store.ErrNotOwner)
-
-	// One whose time is far ahead, since the clock was set back, is its owner's for no longer than others.
-	due(0, 0)
-	equal(t, "taken up",
-		len(testkit.Get(servers[1].TakeUp(t.Context(), "new1", time.Minute, []string{"followed"})).Must(t)), 0)
-	due(time.Second, time.Minute)
-}
-
-func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
-	one, two, c := oneAndTwo(t)
-	_, found, err := two.Due(t.Context(), nil)
-	testkit.Must(t, err)
-	equal(t, "of none one is due in", found, false)
-	abandon(t, one, executed("renewed", "a", store.RemoteRunning, c.at),
-		executed("progress", "a", store.RemoteRunning, c.at),
-		executed("forgotten", "a", store.RemoteRunning, c.at), executed("ended", "a", store.RemoteCompleted, c.at),
-		executed("another's", "b", store.RemoteRunning, c.at))
-	equal(t, testkit.Get(two.RemoteRun(t.Context(), "renewed")).Must(t).Lapsed, true)
-	held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{
-		"renewed":   nil,
-		"progress":  json.RawMessage(`{"message":"half"}`),
-		"ended":     nil,
-		"another's": json.RawMessage(`{}`),
-	})
-	slices.Sort(held)
-	testkit.Must(t, err)
-	equal(t, "held", held, []string{"progress", "renewed"})
-	for id, want := range map[string]string{"renewed": "", "progress": `{"message":"half"}`} {
-		execution := testkit.Get(two.RemoteRun(t.Context(), id)).Must(t)
-		equal(t, execution.Lapsed, false, string(execution.Progress), want)
-	}
-
-	takenUp := func(want ...string) {
-		t.Helper()
-		equal(t, "taken up",
-			slices.Sorted(slices.Values(
-				idsOf(testkit.Get(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).Must(t)))), want)
-	}
-	takenUp("forgotten")
-	testkit.Must(t, one.Release(t.Context(), "a"))
-	takenUp("progress", "renewed")
-	is(t, []string(nil))(one.Renew(t.Context(), "a", time.Hour,
-		map[string]json.RawMessage{"renewed": json.RawMessage(`{}`)}))
-	equal(t, testkit.Get(two.RemoteRun(t.Context(), "renewed")).Must(t).Progress, nil)
-}
-
-func TestACancelIsKeptForTheOwner(t *testing.T) {
-	one, two, c := oneAndTwo(t)
-	x := executed("x", "a", store.RemoteRunning, c.at)
-	save(t, one, x, executed("other", "a", store.RemoteRunning, c.at),
-		executed("ended", "a", store.RemoteCompleted, c.at))
-	seen, first := make(chan []string), make(chan struct{})
-	looked := sync.OnceFunc(func() { close(first) })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	go func() {
-		defer close(seen)
-		testkit.Works(t, one.Watch(ctx, func() (bool, error) {
-			asked, err := one.Asked(ctx, "a")
-			looked()
-			if len(asked) > 0 {
-				seen <- asked
-			}
-			return len(asked) > 0, err
-		}))
-	}()
-
-	<-first
-	for _, id := range []string{"ended", "x", "nothing"} {
-		testkit.Must(t, two.AskCancel(t.Context(), id))
-	}
-	equal(t, "asked", <-seen, []string{"x"})
-	<-seen
-	save(t, one, x) // which keeps the mark
-	equal(t, testkit.Get(two.RemoteRun(t.Context(), "x")).Must(t).CancelAsked, c.at.UTC().Truncate(time.Microsecond))
-	is(t, []string{"x"})(two.Asked(t.Context(), "a"))
-	is[[]string](t, nil)(two.Asked(t.Context(), "b"))
-	save(t, one, executed("x", "a", store.RemoteCancelled, c.at))
-	is[[]string](t, nil, "asked for one that has ended")(two.Asked(t.Context(), "a"))
-	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	testkit.Fails(t, two.Watch(ctx, func() (bool, error) { return false, nil }), "", "watched without an end")
 }
 
 // Of several callers with one key one stores its call, and all get that; it is its identity's, ends once, and

@@ -145,7 +145,10 @@ func (w work) Renew(ctx context.Context, life time.Duration, rows []store.WorkRo
 		}
 		for _, r := range rows {
 			if r.Progress != nil {
-				t.Exec(`UPDATE work SET progress = ?`+ofRunner, string(r.Progress), r.Kind, r.Key, r.Runner)
+				n := t.Exec(`UPDATE work SET progress = ?`+ofRunner, string(r.Progress), r.Kind, r.Key, r.Runner)
+				if n > 0 && r.Kind == store.RemoteWork { // which pages show
+					t.changed(store.RemoteRunChanged, r.Key)
+				}
 			}
 		}
 		return kept

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 	"deepwork/session/store/sqlstore"
 )
 
@@ -19,7 +20,7 @@ type table struct{ name, order string }
 var tables = []table{
 	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"task_dependencies", ""}, {"attempts", ""}, {"attempt_repos", ""},
 	{"sessions", ""}, {"executions", "seq"}, {"attempt_reports", ""}, {"attempt_comments", ""}, {"usages", "seq"},
-	{"requests", "rowid"}, {"workflow_executions", ""}, {"long_calls", ""},
+	{"requests", "rowid"}, {"workflow_executions", ""}, {"work", ""}, {"long_calls", ""},
 	{"definitions", ""}, {"workflow_sessions", ""}, {"session_parts", ""}, {"session_requests", ""},
 }
 
@@ -30,6 +31,9 @@ var own = []string{"scope", "seq", "rowid"}
 func BoardRows(ctx context.Context, q sqlstore.Querier, f func(Row) error) error {
 	for _, t := range tables {
 		query := "SELECT * FROM " + t.name
+		if t.name == "work" { // other kinds are about what a store of its own place has
+			query += " WHERE kind = '" + store.RemoteWork + "'"
+		}
 		if t.order != "" {
 			query += " ORDER BY " + t.order
 		}

@@ -25,6 +25,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/remote"
 	"deepwork/session/store"
+	"deepwork/session/work"
 	"deepwork/transport/tool"
 )
 
@@ -48,8 +49,8 @@ type Tools struct {
 // Options are the parameters of New.
 type Options struct {
 	Root, Version string
-	Member        store.Members
-	Database      store.Database
+	Stores        *store.Stores
+	Work          *work.Loop
 	Settings      func(context.Context) (*config.Config, error)
 	Refused       func() error                            // returns why an edit of the config is not in use
 	Jobs          func(context.Context) *catalog.Snapshot // this project's own, for expose_jobs; nil if never exposed
@@ -71,7 +72,7 @@ func New(s *tool.Set) *Tools {
 
 // Open connects the sources in the background and takes up the runs of earlier servers; it does
 // not wait for sources.
-func (r *Tools) Open(o Options) error {
+func (r *Tools) Open(o Options) {
 	r.Options = o
 	r.Patience = cmp.Or(o.Patience, refreshWithin)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,21 +84,15 @@ func (r *Tools) Open(o Options) error {
 		}, Version: o.Version, Logger: r.set.Logger,
 	})
 
-	var err error
-	r.Runs, err = remote.Open(ctx, remote.Options{
-		Database: o.Database,
-		Member:   o.Member,
+	r.Runs = remote.Open(remote.Options{
+		Stores:   o.Stores,
+		Work:     o.Work,
 		Sources:  r.catalog,
 		Settings: o.Settings,
 		Logger:   r.set.Logger,
 	})
-	if err != nil {
-		cancel()
-		return errors.Join(err, r.catalog.Close(context.Background()))
-	}
 	r.set.Unregistered = r.handler
 	r.running.Go(func() { r.watch(ctx, o.Changes(ctx)) })
-	return nil
 }
 
 // lookEvery is how often the settings are checked for changes that affect only the listing.

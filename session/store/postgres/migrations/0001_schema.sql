@@ -313,9 +313,6 @@ CREATE TRIGGER number_request BEFORE INSERT ON requests_all FOR EACH ROW EXECUTE
 CREATE TABLE workflow_executions_all (
 	scope               bigint NOT NULL DEFAULT scope(),
 	id                  string,
-	owner               string NOT NULL,
-	until               double precision NOT NULL,
-	cancel_asked        string,
 	identity            string NOT NULL,
 	source              string NOT NULL,
 	workflow_id         string NOT NULL,
@@ -338,7 +335,6 @@ CREATE TABLE workflow_executions_all (
 	PRIMARY KEY (scope, id)
 );
 CREATE INDEX workflow_executions_at_source ON workflow_executions_all (scope, source_execution_id) WHERE source_execution_id IS NOT NULL;
-CREATE INDEX workflow_executions_open ON workflow_executions_all (scope, owner) WHERE ended_at IS NULL AND status_supported;
 
 CREATE TABLE long_calls_all (
 	scope      bigint NOT NULL DEFAULT scope(),

@@ -244,16 +244,11 @@ CREATE TABLE requests (
 ) STRICT;
 CREATE INDEX requests_oldest ON requests (created_at);
 
--- Executions of workflows at other systems; those of agents are in executions. A row is written twice,
--- and an index costs a page more each time: the table has about a thousand rows, which are read rarely
--- and then as a whole. Only those that are not over are looked for every few seconds.
+-- Executions of workflows at other systems; those of agents are in executions. One that is not over has a row of
+-- work, of the kind remote, with the progress. A row is written twice, and an index costs a page more each time: the
+-- table has about a thousand rows, which are read rarely and then as a whole.
 CREATE TABLE workflow_executions (
 	id                  TEXT PRIMARY KEY,
-	owner               TEXT NOT NULL, -- the process that follows it, the only one that may change its state
-	-- In seconds since 1970 by unixepoch('subsec'): until then the owner may be at work. It renews that.
-	-- Afterwards any process may become the owner.
-	until               REAL NOT NULL,
-	cancel_asked        TEXT,          -- when another process asked the owner to cancel it
 	identity            TEXT NOT NULL, -- of the caller, the only one that sees it
 	source              TEXT NOT NULL,
 	workflow_id         TEXT NOT NULL,
@@ -277,7 +272,6 @@ CREATE TABLE workflow_executions (
 	CHECK (state <> 'running' OR status_supported = 0 OR source_execution_id IS NOT NULL)
 ) STRICT;
 CREATE INDEX workflow_executions_at_source ON workflow_executions (source_execution_id) WHERE source_execution_id IS NOT NULL;
-CREATE INDEX workflow_executions_open ON workflow_executions (owner) WHERE ended_at IS NULL AND status_supported;
 
 -- Calls of tools that take long: tasks of MCP.
 CREATE TABLE long_calls (
