@@ -318,6 +318,7 @@ func (p *opening) openSessions() error {
 		Reviews:   p.reviews.enabled(),
 		Gate:      p.judge,
 		Checks:    p.checks,
+		Work:      p.work,
 		Reviewing: p.reviews.now,
 		Moved:     p.options.moved,
 		Wrote:     p.options.tally.wrote,

@@ -209,7 +209,8 @@ func (r *Store) Write(
 	return written, err
 }
 
-// Fill sets w to the transition from before, nil for a new session, to next.
+// Fill sets w to the transition from before, nil for a new session, to next. It ends the work of judging what nobody
+// judges any more.
 func Fill(w *store.SessionWrite, before *machine.State, row store.Session, next *machine.State) error {
 	w.Before = -1
 	if before == nil {
@@ -223,6 +224,14 @@ func Fill(w *store.SessionWrite, before *machine.State, row store.Session, next 
 	}
 	w.Session, w.Frame = RowOf(row, next), string(frame)
 	w.Put, w.Gone = append(w.Put, partsOf(put)...), append(w.Gone, partsOf(gone)...) // besides what is not of the state
+
+	if w.EndWork == nil { // a verdict ends its work itself
+		for _, p := range before.StepProgress {
+			if before.Judged(p.Key) != nil && next.Judged(p.Key) == nil {
+				w.EndWork = append(w.EndWork, store.Judging(next.SessionID, p.Key))
+			}
+		}
+	}
 	if n := len(next.Replies); n > 0 {
 		if p := next.Replies[n-1]; p.RequestID != nil && (p.Revision > before.Revision || w.Before < 0) {
 			w.Request = new(Request{next.Identity, p.Tool, *p.RequestID}.Key())

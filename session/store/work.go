@@ -7,8 +7,16 @@ import (
 	"time"
 )
 
-// RemovalWork is the kind of work that removes worktrees for another machine: see View.AskRemoval.
-const RemovalWork = "removal"
+// The kinds of work.
+const (
+	RemovalWork = "removal" // removes worktrees for another machine: see View.AskRemoval
+	JudgingWork = "judging" // has programs or reviewers judge what was handed in for a step
+)
+
+// Judging returns the row of judging a step of a session, with its kind and key only.
+func Judging(session, step string) WorkRow {
+	return WorkRow{Kind: JudgingWork, Key: session + "/" + step}
+}
 
 // A WorkRow is something that a process of the project is to do: a kind of work, for which package work has a
 // handler, and what it is about.
@@ -26,7 +34,9 @@ type WorkRow struct {
 	Progress    json.RawMessage // as last stored by the runner
 	Result      json.RawMessage // nil until it is done
 
-	In   time.Duration // for writes: how long after the write it is due; Open says what it means there
+	// In is, for writes, how long after the write it is due. In Row and Open, it is how long it takes until Claim may
+	// return it, if nobody renews it; 0 or less means now.
+	In   time.Duration
 	Life time.Duration // for writes: how long it stays its runner's without a renewal; at most a minute
 }
 
@@ -68,8 +78,7 @@ type Work interface {
 	// Rows returns the rows of a kind by their keys.
 	Rows(ctx context.Context, kind string) ([]WorkRow, error)
 	// Open returns the rows that have a runner, without what they are about, and for each kind and place one
-	// row, without a key, that stands for those without a runner. In is how long it takes until Claim may return
-	// them, if nobody renews them; 0 or less means now.
+	// row, without a key, that stands for those without a runner.
 	Open(ctx context.Context) ([]WorkRow, error)
 	// Claim makes a process the runner of rows that nobody does any more. Those that were due first are first.
 	Claim(ctx context.Context, c WorkClaim) ([]WorkRow, error)

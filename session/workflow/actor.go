@@ -166,11 +166,10 @@ func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
 	return true, nil
 }
 
-// become makes a stored state the current one, and cancels the judging that it no longer waits for.
+// become makes a stored state the current one.
 func (a *sessionActor) become(next *machine.State) {
 	a.leave(a.state, next)
 	a.state = next
-	a.engine.cancelJudging(next)
 }
 
 // commit stores a transition, then makes it visible. w is what else to store; nil means nothing.
@@ -193,11 +192,6 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	}
 	next.Place, next.BranchDue = e.Place, next.BranchDue && !a.branchMade
 	next = e.sourced(a.state, next)
-	for _, p := range a.state.StepProgress {
-		if p.Value.Handed().Running() && !next.Progress(p.Key).Handed().Running() {
-			w.Reviewed = append(w.Reviewed, p.Key)
-		}
-	}
 	written, err := e.records.Write(ctx, a.state, row, next, w)
 	switch {
 	case errors.Is(err, store.ErrPending):
@@ -206,7 +200,7 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 			a.unsure = next.Revision
 		}
 		return errUnsure
-	case errors.Is(err, store.ErrReviewTaken), errors.Is(err, store.ErrRequested):
+	case errors.Is(err, store.ErrWorkTaken), errors.Is(err, store.ErrRequested):
 		return err
 	case err != nil:
 		return record.NotSaved(a.id, err)

@@ -2,10 +2,13 @@ package workflow
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/judging"
@@ -16,16 +19,15 @@ import (
 
 // Calls wait in goroutines of their own for judges, here or in another process.
 
-// A progress says how far the judges of a submission are.
+// A progress says how far the judges are that a submission is with.
 type progress struct {
-	kind        judging.Kind
+	judging.Turn
 	done, total int
-	began       time.Time
 }
 
 func (p progress) report(to ProgressFunc, stepID string) {
 	what := "quality review"
-	if p.kind == judging.ByProgram {
+	if p.With == judging.ByProgram {
 		what = "checks"
 	}
 	if to != nil {
@@ -35,10 +37,10 @@ func (p progress) report(to ProgressFunc, stepID string) {
 
 // An awaited is what a call waits for: judges here, or in another process.
 type awaited struct {
-	step    string
-	here    *running // nil means elsewhere
-	there   progress
-	changed <-chan struct{} // closed when the session has moved
+	step string
+	here *running // nil means elsewhere
+	now  progress
+	news <-chan struct{} // closed when there is another verdict or, elsewhere, when the session has moved
 }
 
 // lookEvery is how often a call looks at judges in another process when nothing wakes it.
@@ -47,51 +49,40 @@ const lookEvery = time.Second
 // await waits until what a call waits for has ended, and returns what the checks have read meanwhile, if that is
 // all there is to read; or it returns the reply to a call whose time is up.
 func (e *Engine) await(ctx context.Context, id string, m *finishCall, w *awaited) (*Finished, *contents, error) {
-	every := lookEvery
+	within, cancel := context.WithDeadline(ctx, m.until)
+	defer cancel()
+	defer context.AfterFunc(e.closing, cancel)()
 	for {
-		now, news := w.there, w.changed
+		w.now.report(m.progress, w.step)
+		every := lookEvery
 		if w.here != nil {
-			now, news = w.here.standing()
 			every = time.Until(m.until)
 		}
-		now.report(m.progress, w.step)
-		left := time.Until(m.until)
-		if left <= 0 {
-			f, err := ask(ctx, e, id, func(_ context.Context, a *sessionActor) (*Finished, error) {
-				return a.stillRunning(m, w.step, now), nil
-			})
-			return f, nil, err
-		}
-
-		var over <-chan struct{}
-		if w.here != nil {
-			over = w.here.over
-		}
-		timer := time.NewTimer(min(left, every))
-		select {
-		case <-over:
-			timer.Stop()
-			return w.here.ended(id)
-		case <-e.closing:
-			timer.Stop()
-			return nil, nil, shuttingDown(id, w.step)
-		case <-news:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		_ = wait.Until(within, every, w.news)
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, ctx.Err()
-		case w.here == nil && time.Until(m.until) > 0:
-			next, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (*awaited, error) {
-				return a.elsewhere(ctx, w.step, m.waited)
-			})
-			if next == nil || err != nil {
-				return nil, nil, err
-			}
-			w = next
+		case e.closing.Err() != nil:
+			return nil, nil, shuttingDown(id, w.step)
 		}
+
+		over := within.Err() != nil
+		next, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (*result, error) {
+			next, err := a.waitsFor(ctx, w.step, m.waited)
+			if next != nil && over {
+				return &result{done: a.stillRunning(m, next)}, nil
+			}
+			return &result{wait: next}, err
+		})
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case next.done != nil:
+			return next.done, nil, nil
+		case next.wait == nil:
+			return nil, w.here.lastSeen(), nil
+		}
+		w = next.wait
 	}
 }
 
@@ -101,30 +92,31 @@ func shuttingDown(id, stepID string) error {
 		stepID, id).Wait(5 * time.Second)
 }
 
-// ended returns what the checks have seen last, if that is all that has to be read for a call.
-func (j *running) ended(id string) (*Finished, *contents, error) {
+// lastSeen returns what the checks have seen last, if that is all that has to be read for a call. j may be nil.
+func (j *running) lastSeen() *contents {
+	if j == nil {
+		return nil
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	switch {
-	case j.closed:
-		return nil, nil, shuttingDown(id, j.step)
-	case j.last == nil || len(j.look.schemas) > 0 || j.look.asks:
-		return nil, nil, nil
+	if j.last == nil || len(j.look.schemas) > 0 || j.look.asks {
+		return nil
 	}
-	return nil, &contents{look: j.look, content: j.last}, nil
+	return &contents{look: j.look, content: j.last}
 }
 
 // stillRunning is the reply to a call whose time is up before its submission is judged.
-func (a *sessionActor) stillRunning(m *finishCall, stepID string, p progress) *Finished {
+func (a *sessionActor) stillRunning(m *finishCall, w *awaited) *Finished {
+	p, stepID := w.now, w.step
 	what, counts := "Review running: the quality review of step '%s' is", "its verdict; it counts as the same try"
-	if p.kind == judging.ByProgram {
+	if p.With == judging.ByProgram {
 		what, counts = "Checks running: the checks of step '%s' are", "their results"
 	}
 	f := a.needsWork(m.notice, fmt.Sprintf(
 		what+" still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call "+
 			"finished_step again with the same outputs and notes, session_id '%s' and step_id '%s' to wait for "+
 			counts+".",
-		stepID, p.done, p.total, a.engine.now().Sub(p.began).Round(time.Second), a.id, stepID))
+		stepID, p.done, p.total, a.engine.now().Sub(p.At).Round(time.Second), a.id, stepID))
 	f.Reply.Going = &replies.Going{SessionID: a.id, StepID: stepID, Submission: m.waited}
 	f.Reply.Waits = &session.Waiting{Code: codes.ReviewRunning, RetryAfterMS: 1000} // that call waits, too
 	return f
@@ -151,68 +143,55 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*result, erro
 
 // awaitOthers lets a call wait for judges, here or in another process. It returns neither if nobody judges.
 func (a *sessionActor) awaitOthers(ctx context.Context, c *candidate) (*result, error) {
-	u, stepID := c.now.Of, c.plan.Step.ID
-	if j := a.engine.judges(a.id, stepID); j != nil && j.id == u.ID {
-		c.m.waited = u.ID
-		return &result{wait: &awaited{step: stepID, here: j}}, nil
-	}
-	changed, err := a.refresh(ctx)
-	if err == nil && changed {
-		err = errOvertaken
-	}
-	if err != nil {
-		return nil, err
-	}
-	w, err := a.elsewhere(ctx, stepID, u.ID)
+	w, err := a.waitsFor(ctx, c.plan.Step.ID, c.now.Of.ID)
 	if w == nil || err != nil {
 		return nil, err
 	}
-	c.m.waited = u.ID
+	c.m.waited = c.now.Of.ID
 	return &result{wait: w}, nil
 }
 
-// elsewhere returns how far another process is that judges a submission, or nil if none does.
-func (a *sessionActor) elsewhere(ctx context.Context, stepID string, id int64) (*awaited, error) {
+// waitsFor returns what a call for a submission waits for, or nil if nobody judges it.
+func (a *sessionActor) waitsFor(ctx context.Context, stepID string, id int64) (*awaited, error) {
+	if j := a.engine.judges(a.id, stepID); j != nil && j.id == id {
+		return j.awaited(), nil
+	}
 	changed := a.engine.follower.changed(a.id)
-	if _, err := a.refresh(ctx); err != nil {
+	if moved, err := a.refresh(ctx); err != nil {
 		return nil, err
+	} else if moved {
+		return nil, errOvertaken
 	}
 	u := a.state.Judged(stepID)
 	if u == nil || u.ID != id {
 		return nil, nil
 	}
-	row, err := a.runs(ctx, stepID)
+	row, err := a.judgingRow(ctx, stepID)
 	if row == nil || err != nil {
 		return nil, err
 	}
-	return &awaited{
-		step:    stepID,
-		there:   progress{u.With(), row.Done, row.Total, u.Turn().At},
-		changed: changed,
-	}, nil
+	now := progress{Turn: u.Turn()}
+	_ = json.Unmarshal(row.About, &now.total) // without them, nobody sees how far it is
+	_ = json.Unmarshal(row.Progress, &now.done)
+	return &awaited{step: stepID, now: now, news: changed}, nil
 }
 
-// runs returns the judging of a step in another process, or nil. What this process began, and whose beginning was
-// not confirmed, runs nowhere.
-func (a *sessionActor) runs(ctx context.Context, stepID string) (*store.Review, error) {
+// judgingRow returns the row of judging a step, or nil if nobody does that any more. A server of this place goes
+// on with what nobody does here; what nobody does at another place is up to a call.
+func (a *sessionActor) judgingRow(ctx context.Context, stepID string) (*store.WorkRow, error) {
+	e, of := a.engine, store.Judging(a.id, stepID)
 	ctx, cancel := record.Timed(ctx)
 	defer cancel()
-	all, err := a.engine.records.Reviews(ctx, a.id)
-	if err != nil {
-		return nil, a.engine.records.Unreadable(a.id, err)
-	}
-	at := slices.IndexFunc(all, func(r store.Review) bool {
-		return r.Step == stepID && !r.Over && r.Runner != a.engine.runner
-	})
-	if at < 0 {
+	row, err := e.Stores.Database.Work().Row(ctx, of.Kind, of.Key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return nil, nil
+	case err != nil:
+		return nil, e.records.Unreadable(a.id, err)
+	case row.Place != e.here() && row.In <= 0:
+		return nil, nil
+	case row.Place == e.here() && strings.HasPrefix(row.Runner, e.server()+"-"):
+		e.Work.Run(*row) // its beginning was not confirmed; otherwise it runs already
 	}
-	return &all[at], nil
-}
-
-// judges returns what this process judges of a step, or nil.
-func (e *Engine) judges(id, stepID string) *running {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.running[id+"/"+stepID]
+	return row, nil
 }

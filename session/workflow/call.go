@@ -197,20 +197,15 @@ func pageOf(entry job.Entry, cursor *string) (shown job.Entry, next *string, err
 // running returns the members of an entry that are under review, in any process.
 func (a *sessionActor) running(ctx context.Context, entry job.Entry) (steps []string, err error) {
 	for _, id := range entry {
-		u := a.state.Judged(id)
-		if u == nil {
+		if a.state.Judged(id) == nil {
 			continue
 		}
-		if j := a.engine.judges(a.id, id); j != nil && j.id == u.ID {
+		row, err := a.judgingRow(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if row != nil {
 			steps = append(steps, id)
-		} else {
-			r, err := a.runs(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			if r != nil {
-				steps = append(steps, id)
-			}
 		}
 	}
 	return steps, nil

@@ -14,8 +14,7 @@ import (
 	"deepwork/session/machine"
 )
 
-// The checks of a step run like its reviews: there is an open try in the record, a row that the process
-// running them renews, and calls that wait. See review.
+// The checks of a step run like its reviews: see running.
 
 // subject returns what the checks of the call's step judge; without checks, the files of its outputs.
 func (a *sessionActor) subject(c *candidate) *check.Subject {

@@ -8,14 +8,13 @@
 //
 // Callers name a session by its id. Package connection finds it for those that do not.
 //
-// To change the package, know these concepts, 24 of its own:
+// To change the package, know these concepts, 23 of its own:
 //   - Engine, Caller, root: what is done to a session, for whom, and where its files are;
 //   - actor, apply, commit, unsure: how a state changes, and what follows if the store does not confirm it;
 //   - FinishCall, result: a finished_step, and how far the actor has brought it;
 //   - candidate: a finished_step whose step and outputs were found, on its way to package judging, which decides;
 //   - look, contents: what is read outside of the actor before that;
-//   - round, running, awaited: a turn of programs or reviewers, who in this process carries it out, and what calls
-//     wait for; runner: this process, as the row of that turn names it;
+//   - running, awaited: a turn of programs or reviewers that this process carries out, and what calls wait for;
 //   - HandIn, decision, grant: what a person sees, and says about it;
 //   - nestedWrites: the sessions that a transition begins or goes on with besides its own, for steps that are
 //     workflows; end: a session that a step has left;
@@ -56,6 +55,7 @@ import (
 	"deepwork/session/record"
 	"deepwork/session/state"
 	"deepwork/session/store"
+	"deepwork/session/work"
 )
 
 // Options configure an Engine. Zero fields have their default value.
@@ -80,6 +80,8 @@ type Options struct {
 	Gate *gate.Gate
 	// Checks runs the checks of steps. With nil, as in commands, steps with checks cannot be finished.
 	Checks *check.Runner
+	// Work carries out reviews and checks, for this engine alone. It is nil in commands, which judge nothing.
+	Work *work.Loop
 	// Reviewing returns how steps are reviewed. It is called once per call, so that an edited config takes
 	// effect. nil means that agents review their own work.
 	Reviewing func(context.Context) (pin.Reviewing, error)
@@ -107,28 +109,27 @@ type Engine struct {
 	resent      sync.Map // sessions whose last spans were exported again: id -> true
 	resends     atomic.Int64
 	exports     *export.Files
-	runner      string        // this process, as the store's name for who runs reviews
-	ran         atomic.Bool   // a review has run
-	reviewLife  time.Duration // how long a review stays this runner's without a renewal; it renews three times as often
 	follower    follower
 	ctx         context.Context // for work outside the actors; ends with Close
 	cancel      context.CancelFunc
 	background  sync.WaitGroup
 
-	closing chan struct{} // closed when the engine begins to close
+	closing context.Context // ends when the engine begins to close
+	close   context.CancelFunc
 
-	mu      sync.Mutex          // guards the following fields
-	closed  bool                // no more work may start outside the actors
-	running map[string]*running // by session and step
-	ends    map[*end]bool       // the work of ending
+	running sync.Map // what this process judges: key of its row -> *running
+
+	mu     sync.Mutex    // guards the following fields
+	closed bool          // no more work may start outside the actors
+	ends   map[*end]bool // the work of ending
 }
 
 // Open makes the engine of a project. The project folder need not have a .deepwork yet. The engine registers
 // with the project's servers at its first write.
 func Open(ctx context.Context, o Options) (*Engine, error) {
-	e := &Engine{Options: o, ends: map[*end]bool{},
-		running: map[string]*running{}, closing: make(chan struct{})}
+	e := &Engine{Options: o, ends: map[*end]bool{}}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	e.closing, e.close = context.WithCancel(e.ctx)
 	if e.Reviewing == nil {
 		e.Reviewing = func(context.Context) (pin.Reviewing, error) { return pin.Reviewing{}, nil }
 	}
@@ -167,7 +168,6 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 
 	e.follower.engine = e
-	e.runner, e.reviewLife = e.server()+"-"+randomID(4), 15*time.Second
 	e.system = actor.NewSystem(e.Logger)
 	e.sessions = actor.NewRegistry(e.system, actor.Options{Name: "session", Idle: e.IdleAfter, Logger: e.Logger},
 		func(id string) (actor.Behavior[message], error) {
@@ -177,19 +177,25 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if e.Moved != nil {
 		e.follower.start()
 	}
+	if e.Work != nil {
+		e.Work.Register(work.Kind{Name: store.JudgingWork, Place: e.here(), Do: e.judge})
+	}
 	return e, nil
 }
 
 // Close stops every session actor. Acknowledged changes are on disk already; Close writes only the ends of
 // sessions that a transition has left. It returns the names of the actors that did not stop before ctx ended.
 func (e *Engine) Close(ctx context.Context) []string {
-	e.stopJudging()
+	e.close()
+	var stuck []string
+	if e.Work != nil {
+		stuck = e.Work.Leave(ctx, store.JudgingWork)
+	}
 	e.shut(ctx)
-	stuck := e.system.Stop(ctx)
-	e.leaveJudging(ctx)
+	stuck = append(stuck, e.system.Stop(ctx)...)
 	e.cancel()
 	if wait.Group(ctx, &e.background) != nil { // a read may hang on a dead disk
-		stuck = append(stuck, "judging")
+		stuck = append(stuck, "ending sessions")
 	}
 
 	e.exports.Close()

@@ -1,10 +1,6 @@
 package workflow
 
-import (
-	"time"
-
-	"deepwork/session/machine"
-)
+import "deepwork/session/machine"
 
 // What the tests see of the package. They use it over connections, whose package imports this one.
 
@@ -23,9 +19,6 @@ func (e *Engine) Awaited(id string) bool {
 	defer e.follower.mu.Unlock()
 	return e.follower.waiting[id] != nil
 }
-
-// SetReviewLife sets how long a review stays this process's without a renewal.
-func (e *Engine) SetReviewLife(d time.Duration) { e.reviewLife = d }
 
 // SetMaxKnown sets how many definitions are kept in memory.
 func (e *Engine) SetMaxKnown(n int) { e.definitions.MaxKnown = n }

@@ -38,6 +38,7 @@ import (
 	"deepwork/session/store/local"
 	"deepwork/session/store/postgres"
 	"deepwork/session/store/postgres/pgtest"
+	"deepwork/session/work"
 	. "deepwork/session/workflow"
 )
 
@@ -64,6 +65,7 @@ const onPostgres = `
 	`TestACheckOutlivesItsCallAndIsJoinedByTheNext
 	TestACheckoutOfAnotherPathIsReviewed TestACommandAppliedTwiceHasOneEffect TestACommitOfANewSessionThatArrivesLate
 	TestACommitWhoseFateIsUnknown TestAQuestionIsSettledElsewhere TestAReviewElsewhereIsSuperseded
+	TestAKilledServersReviewGoesOn
 	TestAReviewElsewhereOutlivesTheCall TestAReviewIsTakenUp TestASessionIsResumedAfterACrashWithItsAncestors
 	TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre TestAServerThatEndsInMidReviewNeverCountsItAsPassed
 	TestAStoreThatIsAwayAfterALostReply TestAnyServerServesAnySession
@@ -236,11 +238,15 @@ func (p *project) open(change ...func(*Options)) *server {
 	if own {
 		o.Stores = p.newStores()
 	}
+	if o.Work == nil {
+		o.Work = work.New(ctx, work.Options{Stores: o.Stores})
+	}
+	o.Work.Start()
 	e := testkit.Get(Open(ctx, o)).Must(p.t)
 	stop := sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		stuck, err := e.Close(ctx), c.Close(ctx)
+		stuck, err := append(e.Close(ctx), o.Work.Close(ctx)...), c.Close(ctx)
 		if own {
 			err = errors.Join(err, o.Stores.Close(ctx))
 		}
@@ -415,9 +421,17 @@ type reviewer struct {
 // reviewed opens a server with an external reviewer that passes what is not bad, and starts alpha/main.
 func (p *project) reviewed(how ...Reviewing) (srv *server, r *reviewer, c *Conn, id string) {
 	p.t.Helper()
+	return p.reviewedBy(func(*Options) {}, how...)
+}
+
+// reviewedBy is reviewed at a server with other options.
+func (p *project) reviewedBy(
+	change func(*Options), how ...Reviewing,
+) (srv *server, r *reviewer, c *Conn, id string) {
+	p.t.Helper()
 	r = &reviewer{t: p.t, dir: p.t.TempDir()}
 	r.how.Store(&append(how, Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute})[0])
-	srv = p.reopen(r)
+	srv = p.reopen(r, change)
 	c = srv.Connect("local")
 	return srv, r, c, p.start(c, "alpha", "main").BeginStep.SessionID
 }

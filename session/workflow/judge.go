@@ -2,13 +2,15 @@ package workflow
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
-	"time"
 
 	"deepwork/actor/telemetry"
-	"deepwork/actor/wait"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/check"
@@ -18,104 +20,101 @@ import (
 	"deepwork/session/outputs"
 	"deepwork/session/record"
 	"deepwork/session/store"
+	"deepwork/session/work"
 )
 
-// Judging is carried out outside of the actor, in a goroutine for each submission: it has the programs judge, then
-// the reviewers, and asks the actor to record what they say. Calls wait for it, and move the step.
+// Judging is carried out outside of the actor, as work of the process's loop: it has the programs judge, then the
+// reviewers, and asks the actor to record what they say. Calls wait for it, and move the step.
+//
+// A submission is with programs or reviewers exactly as long as there is a row of this work, which each transition
+// sees to. The row belongs to the place and the root of the engine that judges, since the files are there: when its
+// server has ended, another server of that place goes on. Elsewhere, only a call takes over, with what it hands in.
 
-// A running is a submission that this process judges.
+// maxClaims is how often judging a submission is begun. One that ends its servers must not be begun for ever.
+const maxClaims = 3
+
+// A running is a turn of programs or reviewers with a submission, which this process carries out.
 type running struct {
-	session, step string
-	id            int64 // of the submission
-	look          *look
-	call          *finishCall // as which the submission is handed on
-	cancel        context.CancelFunc
-	over          chan struct{} // closed when no judge runs any more
+	row    store.WorkRow
+	step   string
+	id     int64 // of the submission
+	look   *look
+	turn   judging.Turn
+	span   telemetry.Ref // of the turn
+	total  int           // number of verdicts to come
+	order  map[string]int
+	known  []*judging.Verdict // those of this kind that the submission has already
+	checks *check.Round       // for programs; there is one verdict of the gate then
+	pool   *gate.Gate         // carries out the tasks
+	of     gate.Submission
+	tasks  []gate.Task
+	task   *work.Task // of the loop
 
-	mu     sync.Mutex // guards the following fields
-	round  *round
-	began  time.Time
-	done   int            // number of verdicts of the round
-	news   chan struct{}  // closed when there is another one
-	last   *check.Content // what the checks have seen last, a moment ago; nil means nothing
-	closed bool           // the engine is closing
+	mu   sync.Mutex    // guards the following fields
+	done int           // number of verdicts
+	news chan struct{} // closed when there is another one, or the turn is over
+	over bool
+	last *check.Content // what the checks have seen last, a moment ago; nil means nothing
 }
 
-// standing returns how far the judges are, and a channel that is closed when they are further.
-func (j *running) standing() (s progress, news <-chan struct{}) {
+// awaited returns what a call waits for.
+func (j *running) awaited() *awaited {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return progress{j.round.kind, j.done, j.round.total, j.began}, j.news
+	return &awaited{j.step, j, progress{j.turn, j.done, j.total}, j.news}
 }
 
-// tell records the number of verdicts of the round.
+// tell records the number of verdicts.
 func (j *running) tell(done int) {
+	j.task.Report(json.RawMessage(strconv.Itoa(done)))
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.done = done
-	close(j.news)
-	j.news = make(chan struct{})
-}
-
-// begins records that the judges of a round begin.
-func (j *running) begins(r *round, at time.Time) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.round = r
-	j.began = at
-	j.done = 0
-	j.last = nil // the files may change while these judge
-	if r.checks != nil {
-		r.checks.Done = j.tell
+	if !j.over {
+		j.done = done
+		close(j.news)
+		j.news = make(chan struct{})
 	}
 }
 
 // begin stores a submission that has to be judged, and has it judged.
 func (a *sessionActor) begin(ctx context.Context, c *candidate) (*result, error) {
 	e, stepID := a.engine, c.plan.Step.ID
-	r, err := a.roundOf(c, c.now.With, c.now.Verdicts)
+	j, err := a.toJudge(c)
 	if err != nil {
 		return nil, err
 	}
 	u := a.next(c, c.now.With)
 	next := a.state.Submit(stepID, u, a.replacing(stepID), e.now())
 	c.holdGroup(next)
-	if err := a.commit(c.m.MovedBy, next, &store.SessionWrite{Began: e.rowOf(stepID, r)}); err != nil {
+	e.claim(j, next, u)
+	if err := a.commit(c.m.MovedBy, next, &store.SessionWrite{PutWork: []store.WorkRow{j.row}}); err != nil {
 		return nil, err
 	}
 
-	span := tryRef(next, stepID, r.kind == judging.ByProgram, u.Turn().At)
-	runCtx, cancel := context.WithCancel(telemetry.Under(e.ctx, span))
-	j := &running{
-		session: a.id,
-		step:    stepID,
-		id:      u.ID,
-		look:    c.read.look,
-		call: &finishCall{
-			Caller:  c.m.Caller,
-			args:    c.m.args,
-			from:    e.ctx,
-			waited:  u.ID,
-			repeats: true,
-		},
-		cancel: cancel,
-		over:   make(chan struct{}),
-		news:   make(chan struct{}),
-	}
-	j.call.Call.RequestID = nil
-	j.call.args.OverrideReason = nil // it is a verdict of the submission
-	j.begins(r, e.now())
 	c.m.waited = u.ID
-	if err := r.start(runCtx, r.hear(j)); err != nil {
-		cancel()
-		return nil, a.notBegun(stepID, u.ID, err)
-	}
-	if !e.runs(j, func() { e.judge(runCtx, j) }) {
-		cancel()
-		return nil, shuttingDown(a.id, stepID)
-	}
-	return &result{wait: &awaited{step: stepID, here: j}}, nil
+	e.running.Store(j.row.Key, j)
+	e.Work.Run(j.row) // if the engine is closing, the call learns of that as it waits
+	return &result{wait: j.awaited()}, nil
 }
+
+// claim fills in the submission that a state has handed to the judges of a turn, and the row of judging it, claimed by
+// this process. It is about the number of verdicts to come; its progress is how many have.
+func (e *Engine) claim(j *running, s *machine.State, u *judging.Submission) {
+	j.is(s, u)
+	of := store.Judging(s.SessionID, j.step)
+	j.row = e.Work.Claimed(of.Kind, of.Key, json.RawMessage(strconv.Itoa(j.total)))
+	j.row.Place = e.here()
+}
+
+// is fills in the submission that a state has handed to the judges of a turn.
+func (j *running) is(s *machine.State, u *judging.Submission) {
+	j.id = u.ID
+	j.turn = u.Turn()
+	j.span = tryRef(s, j.step, j.turn.With == judging.ByProgram, j.turn.At)
+}
+
+// here names the place where this engine judges.
+func (e *Engine) here() string { return e.placeKey() + " " + e.Root }
 
 // replacing returns why a submission that is judged now becomes void if another one is handed in.
 func (a *sessionActor) replacing(stepID string) string {
@@ -125,142 +124,150 @@ func (a *sessionActor) replacing(stepID string) string {
 	return lostRunner
 }
 
-// runs adds what this process judges, and carries it out.
-func (e *Engine) runs(j *running, f func()) bool {
-	key := j.session + "/" + j.step
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return false
-	}
-	e.running[key] = j
-	e.ran.Store(true)
-	e.background.Go(func() {
-		defer func() {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			if e.running[key] == j {
-				delete(e.running, key)
-			}
-			close(j.over)
-		}()
-		f()
-	})
-	return true
+// judges returns what this process judges of a step, or nil.
+func (e *Engine) judges(id, stepID string) *running {
+	j, _ := e.running.Load(store.Judging(id, stepID).Key)
+	of, _ := j.(*running)
+	return of
 }
 
-// cancelJudging cancels what this process judges that a state of a session no longer waits for.
-func (e *Engine) cancelJudging(next *machine.State) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, j := range e.running {
-		if j.session == next.SessionID {
-			if u := next.Judged(j.step); u == nil || u.ID != j.id {
-				j.cancel()
-			}
+// judge is the handler of judging: it has the judges of a submission judge, one turn after the other, and records what
+// they say. ctx ends if the session no longer waits for that, or another process has taken it over.
+func (e *Engine) judge(ctx context.Context, t *work.Task) (none store.Outcome, err error) {
+	id, stepID, _ := strings.Cut(t.Key, "/")
+	j := e.judges(id, stepID)
+	if j == nil || j.row.Runner != t.Runner {
+		if j, err = e.takeUp(ctx, t, id, stepID); j == nil || err != nil {
+			return none, err
 		}
+		e.running.Store(t.Key, j)
 	}
+	for j != nil && err == nil {
+		j.task = t
+		j, err = e.turn(ctx, j, id)
+	}
+	if err == nil {
+		err = work.ErrEnded
+	}
+	return none, err
 }
 
-// stopJudging cancels all that this process judges, since the engine is closing.
-func (e *Engine) stopJudging() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	select {
-	case <-e.closing: // Close was called before
-		return
-	default:
-		close(e.closing)
-	}
-	for _, j := range e.running {
+// turn carries out a turn, records what its judges say, and returns the next one, or nil.
+func (e *Engine) turn(ctx context.Context, j *running, id string) (next *running, err error) {
+	defer func() {
+		if next != nil {
+			e.running.Store(next.row.Key, next)
+		} else {
+			e.running.CompareAndDelete(j.row.Key, j)
+		}
 		j.mu.Lock()
-		j.closed = true
-		j.mu.Unlock()
-		j.cancel()
-	}
-}
-
-// rowOf returns the row by which other processes know who judges.
-func (e *Engine) rowOf(stepID string, r *round) *store.Review {
-	return &store.Review{Step: stepID, Runner: e.runner, Total: r.total, Life: e.reviewLife}
-}
-
-// notBegun records that judging could not begin, and returns the error for the call.
-func (a *sessionActor) notBegun(stepID string, id int64, cause error) error {
-	void := &judging.Void{Why: "it was not begun: " + cause.Error(), NotBegun: true}
-	if err := a.commit(nil, a.state.End(stepID, id, void, a.engine.now()), nil); err != nil {
-		a.engine.Logger.Warn("a submission could not be voided", "session", a.id, "step", stepID, "error", err)
-	}
-	return session.NotNow(codes.ReviewNotStarted,
-		"The review of step '%s' could not be begun: %v. The try does not count; make the same call again later.",
-		stepID, cause).Because(cause).Wait(10 * time.Second)
-}
-
-// judge has the judges of a submission judge, one round after the other, and records what they say. ctx ends if
-// the session no longer waits for that, or another process has taken it over.
-func (e *Engine) judge(ctx context.Context, j *running) {
-	defer j.cancel()
-	renewing := make(chan struct{})
-	go func() {
-		defer close(renewing)
-		e.renew(ctx, j)
+		defer j.mu.Unlock()
+		j.over = true
+		close(j.news)
 	}()
-	defer func() { <-renewing }()
-	defer j.cancel()
-
-	for r := j.round; r != nil; {
-		var said []gate.Verdict
-		for range cap(r.said) {
-			select {
-			case v := <-r.said:
-				said = append(said, v)
-			case <-ctx.Done():
-				return
-			}
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		verdicts, void := r.results(j.step, said)
-		var read *contents
-		if void == nil {
-			read = j.read(ctx, r)
-		}
-
-		next, err := ask(context.WithoutCancel(ctx), e, j.session,
-			func(ctx context.Context, a *sessionActor) (*round, error) {
-				return a.judged(ctx, j, r, verdicts, void, read)
-			})
-		if err != nil {
-			if !errors.Is(err, store.ErrReviewTaken) {
-				e.Logger.Warn("a verdict was not recorded", "session", j.session, "step", j.step, "error", err)
-			}
-			return
-		}
-		if r = next; r == nil {
-			return
-		}
-		j.begins(r, e.now())
-		if err := r.start(ctx, r.hear(j)); err != nil {
-			_, _ = ask(context.WithoutCancel(ctx), e, j.session,
-				func(_ context.Context, a *sessionActor) (none struct{}, _ error) {
-					return none, a.notBegun(j.step, j.id, err)
-				})
-			return
-		}
+	verdicts, void, err := j.carryOut(telemetry.Under(ctx, j.span))
+	if err != nil {
+		return nil, err
 	}
+	var read *contents
+	if void == nil {
+		read = j.read(ctx)
+	}
+	return ask(context.WithoutCancel(ctx), e, id, func(ctx context.Context, a *sessionActor) (*running, error) {
+		return a.judged(ctx, j, verdicts, void, read)
+	})
+}
+
+// takeUp prepares the judging of a submission whose server has ended. It returns neither if nobody has to judge it,
+// and work.ErrEnded if it became void.
+func (e *Engine) takeUp(ctx context.Context, t *work.Task, id, stepID string) (*running, error) {
+	l, err := ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (*look, error) {
+		u := a.state.Judged(stepID)
+		switch {
+		case u == nil:
+			return nil, nil
+		case t.Claims > maxClaims:
+			return nil, a.void(t, stepID, begunTooOften(stepID))
+		}
+		_, l, err := a.again(ctx, stepID, u)
+		return l, a.giveUp(ctx, t, stepID, err)
+	})
+	if session.CodeOf(err) == codes.UnknownSession {
+		return nil, nil
+	}
+	if l == nil || err != nil {
+		return nil, err
+	}
+
+	read, unread := l.read(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return ask(ctx, e, id, func(ctx context.Context, a *sessionActor) (*running, error) {
+		u := a.state.Judged(stepID)
+		if u == nil {
+			return nil, nil
+		}
+		j, err := (*running)(nil), unread
+		if err == nil {
+			_, j, err = a.handOn(ctx, stepID, u, read)
+		}
+		if err != nil {
+			return nil, a.giveUp(ctx, t, stepID, err)
+		}
+		j.is(a.state, u)
+		j.row = t.WorkRow
+		return j, nil
+	})
+}
+
+// giveUp makes a submission void that cannot be judged on for this reason, if that is not nil and does not pass.
+func (a *sessionActor) giveUp(ctx context.Context, t *work.Task, stepID string, err error) error {
+	if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	return a.void(t, stepID, &judging.Void{
+		Why:      "its server ended, and another one cannot go on: " + err.Error(),
+		NotBegun: true,
+	})
+}
+
+// begunTooOften says why a submission is void that may end the servers which judge it.
+func begunTooOften(stepID string) *judging.Void {
+	why := fmt.Sprintf("it was begun %d times, and nobody came to a verdict: perhaps it ends its server", maxClaims)
+	return &judging.Void{
+		Why: why,
+		Refusal: session.Wrong(codes.ReviewFailed,
+			"There is no verdict on these outputs of step '%s': judging them has failed, %s. Tell the user. Nothing "+
+				"has moved, and the try does not count.", stepID, why).With("step_id", stepID),
+	}
+}
+
+// void makes the submission void that a task judges, and ends the task's row. It returns work.ErrEnded.
+func (a *sessionActor) void(t *work.Task, stepID string, void *judging.Void) error {
+	at := a.engine.now()
+	next := a.state.Submit(stepID, a.state.Judged(stepID).Ended(void, at), "", at)
+	if err := a.commit(nil, next, ending(t.WorkRow)); err != nil {
+		return err
+	}
+	return work.ErrEnded
+}
+
+// ending returns a write that only the runner of a row can make, which ends the row.
+func ending(row store.WorkRow) *store.SessionWrite {
+	return &store.SessionWrite{EndWork: []store.WorkRow{{Kind: row.Kind, Key: row.Key, Runner: row.Runner}}}
 }
 
 // read reads the content again, to hand the submission on to the next judges; nil if it cannot be read. What the
 // checks have read a moment ago is not read again.
-func (j *running) read(ctx context.Context, r *round) *contents {
-	if r.checks != nil {
+func (j *running) read(ctx context.Context) *contents {
+	if j.checks != nil {
 		j.mu.Lock()
-		j.last = r.checks.After
+		j.last = j.checks.After
 		j.mu.Unlock()
 	}
-	if r.checks != nil && len(j.look.schemas) == 0 {
-		return &contents{look: j.look, content: r.checks.After}
+	if j.checks != nil && len(j.look.schemas) == 0 {
+		return &contents{look: j.look, content: j.checks.After}
 	}
 	read, err := j.look.read(ctx)
 	if err != nil {
@@ -269,43 +276,45 @@ func (j *running) read(ctx context.Context, r *round) *contents {
 	return read
 }
 
-// judged records what the judges of a round say, unless another process has meanwhile taken over: a verdict counts
-// once. It hands the submission on to the next judges, whom it returns, if its content is as it was; what follows
+// judged records what the judges of a turn say, unless another process has meanwhile taken over: a verdict counts
+// once. It hands the submission on to the next judges, whose turn it returns, if its content is as it was; what follows
 // then is up to the calls that wait.
 func (a *sessionActor) judged(
-	ctx context.Context, j *running, r *round, verdicts []*judging.Verdict, void *judging.Void, read *contents,
-) (*round, error) {
-	at := a.engine.now()
+	ctx context.Context, j *running, verdicts []*judging.Verdict, void *judging.Void, read *contents,
+) (then *running, err error) {
+	at, kind := a.engine.now(), j.turn.With
 	u := a.state.Judged(j.step)
-	if u == nil || u.ID != j.id || u.With() != r.kind {
-		return nil, store.ErrReviewTaken
+	if u == nil || u.ID != j.id || u.With() != kind {
+		return nil, store.ErrWorkTaken
 	}
-	w := &store.SessionWrite{}
-	var then *round
+	w := ending(j.row)
 	var next *machine.State
 	if void != nil {
 		if verdicts != nil { // of those that did come to one
 			u = new(*u)
-			u.Verdicts = with(u.Verdicts, r.kind, verdicts)
+			u.Verdicts = with(u.Verdicts, kind, verdicts)
 		}
 		next = a.state.Submit(j.step, u.Ended(void, at), "", at)
 	} else {
-		said := u.To("", with(u.Verdicts, r.kind, verdicts), at)
+		said := u.To("", with(u.Verdicts, kind, verdicts), at)
 		var c *candidate
 		if said.EndedAt == nil && read != nil {
-			c, then = a.handOn(ctx, j, said, read)
+			c, then, err = a.handOn(ctx, j.step, said, read)
 		}
-		if c == nil {
+		if c == nil || err != nil {
+			then = nil
 			next = a.state.Submit(j.step, said, "", at)
 		} else {
-			next = a.state.Submit(j.step, a.next(c, c.now.With), "", at)
+			said = a.next(c, c.now.With)
+			next = a.state.Submit(j.step, said, "", at)
 			next.Definition = c.def.Ref
-			w = record.Defining(c.def)
+			w.Define = record.Defining(c.def).Define
+			if then != nil {
+				a.engine.claim(then, next, said)
+				then.row.Runner = j.row.Runner
+				w.PutWork = []store.WorkRow{then.row}
+			}
 		}
-	}
-	w.Verdict = &store.Review{Step: j.step, Runner: a.engine.runner}
-	if then != nil {
-		w.Began = a.engine.rowOf(j.step, then)
 	}
 	if err := a.commit(nil, next, w); err != nil {
 		return nil, err
@@ -319,101 +328,72 @@ func with(all []*judging.Verdict, kind judging.Kind, new []*judging.Verdict) []*
 	return append(rest, new...)
 }
 
-// handOn finds out who judges a submission next, without its caller: reviewers, in the round that it returns, or a
-// person. The candidate is nil if nobody does, or if the next call has to decide.
-func (a *sessionActor) handOn(
-	ctx context.Context, j *running, said *judging.Submission, read *contents,
-) (c *candidate, r *round) {
-	def, err := a.pin.Definition(ctx, a.state)
+// again returns a submission as if its caller handed it in again, and what has to be read for that.
+func (a *sessionActor) again(ctx context.Context, stepID string, u *judging.Submission) (*candidate, *look, error) {
+	given, err := json.Marshal(outputs.Plain(u.Outputs))
 	if err != nil {
-		return nil, nil
+		return nil, nil, err
 	}
-	plan, err := a.state.PlanFinish(def, &j.step, func(outputs.Map) bool { return false })
-	if err != nil || plan.Replay != nil {
-		return nil, nil
+	c, done, err := a.prepare(ctx, &finishCall{
+		Caller: Caller{
+			Identity: u.Identity,
+			Channel:  u.Channel,
+			Anywhere: true,
+			Call:     machine.Call{Tool: machine.ToolFinish, ID: u.Call},
+		},
+		args:    FinishArgs{StepID: &stepID, Outputs: given, Notes: u.Notes, Merged: true},
+		waited:  u.ID,
+		repeats: true,
+	})
+	if err == nil && done == nil {
+		c.how, err = a.pin.Reviewing(ctx, a.state)
 	}
-	c = &candidate{m: j.call, def: def, plan: plan, outputs: said.Outputs, expanded: j.look.outputs}
-	if c.how, err = a.pin.Reviewing(ctx, a.state); err != nil {
-		return nil, nil
+	if err != nil {
+		return nil, nil, err
 	}
-	if l, err := a.look(c); err != nil || l == nil || !read.fits(l) {
-		return nil, nil
+	if done == nil {
+		if l, err := a.look(c); l != nil || err != nil {
+			return c, l, err
+		}
 	}
-	a.bind(c, read)
-	if c.digest != said.Content || c.bound != said.Bound {
-		return nil, nil
+	return nil, nil, errNobody
+}
+
+// handOn finds out who judges a submission now, without its caller: the judges with whom it is or reviewers, in the
+// turn that it returns, or a person. It returns an error if nobody does, or if the next call has to decide.
+func (a *sessionActor) handOn(
+	ctx context.Context, stepID string, u *judging.Submission, read *contents,
+) (*candidate, *running, error) {
+	c, l, err := a.again(ctx, stepID, u)
+	if err != nil {
+		return nil, nil, err
+	}
+	if read.fits(l) {
+		a.bind(c, read)
+	}
+	if c.digest != u.Content || c.bound != u.Bound {
+		return nil, nil, errors.New("what was handed in has changed since")
 	}
 
-	past := a.state.Past(j.step)
+	past := a.state.Past(stepID)
 	past.Submissions = slices.Clone(past.Submissions)
-	past.Submissions[len(past.Submissions)-1] = said
+	past.Submissions[len(past.Submissions)-1] = u
 	c.now = judging.Next(a.rules(c), past, a.handIn(c))
+	by, runs := c.now.With, c.now.Do == judging.Run
 	switch {
-	case c.now.Of != said:
-		return nil, nil
-	case c.now.Do == judging.Await && c.now.With == judging.ByPerson:
-		if c.def, err = a.engine.definitions.Keep(c.def, nil); err != nil { // the person sees the step's criteria
-			return nil, nil
-		}
-		return c, nil
-	case c.now.Do == judging.Run && c.now.With == judging.ByReviewer:
-		if r, err = a.roundOf(c, c.now.With, c.now.Verdicts); err != nil {
-			return nil, nil
-		}
-		return c, r
+	case c.now.Of != u, !runs && c.now.Do != judging.Await, runs && by == judging.ByProgram,
+		by == judging.ByReviewer && (a.engine.Gate == nil || !c.how.External || c.how.Refused != nil):
+		return nil, nil, errNobody
+	case by == judging.ByPerson:
+		c.def, err = a.engine.definitions.Keep(c.def, nil) // the person sees the step's criteria
+		return c, nil, err
 	}
-	return nil, nil
+	if !runs {
+		c.now.Verdicts = u.Verdicts
+	}
+	j, err := a.toJudge(c)
+	return c, j, err
 }
 
-// renew renews what this process judges until that ends. It cancels it if another process has moved the session
-// on, or has taken over because this one did not renew it in time.
-func (e *Engine) renew(ctx context.Context, j *running) {
-	changed := e.follower.changed(j.session)
-	due := time.Now().Add(e.reviewLife / 3)
-	for wait.Until(ctx, time.Until(due), changed) == nil {
-		select {
-		case <-changed:
-			changed = e.follower.changed(j.session)
-			// Reading the session cancels what it no longer waits for.
-			_, err := ask(ctx, e, j.session, func(ctx context.Context, a *sessionActor) (none struct{}, err error) {
-				_, err = a.refresh(ctx)
-				return none, err
-			})
-			if err != nil {
-				e.Logger.Debug("a session that is judged could not be read", "session", j.session, "error", err)
-			}
-		default:
-		}
-
-		if time.Now().Before(due) {
-			continue
-		}
-		due = time.Now().Add(e.reviewLife / 3)
-		s, _ := j.standing()
-		bounded, cancel := context.WithTimeout(ctx, e.reviewLife/3)
-		kept, err := e.records.RenewReview(bounded, j.session,
-			store.Review{Step: j.step, Runner: e.runner, Done: s.done, Life: e.reviewLife})
-		cancel()
-		if err != nil || kept {
-			continue // on an error it still ends with its verdict, unless it is taken over
-		}
-		if ctx.Err() == nil {
-			e.Logger.Warn("a review was taken up by another server", "session", j.session, "step", j.step)
-		}
-		j.cancel()
-		return
-	}
-}
-
-// leaveJudging cancels what this process judges, and gives it up, so that other servers need not wait.
-func (e *Engine) leaveJudging(ctx context.Context) {
-	if !e.ran.Load() {
-		return
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if err := e.records.LeaveReviews(ctx, e.runner); err != nil {
-		e.Logger.Debug("others take up the reviews of this server only when their time is over", "error", err)
-	}
-}
+// errNobody is why a submission is not handed on: the rules have changed, or the next call has to decide.
+var errNobody = errors.New("it is not for the same judges any more")

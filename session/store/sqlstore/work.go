@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/actor/xslices"
 	"deepwork/session/store"
 )
 
@@ -20,8 +21,10 @@ const (
 			claims = excluded.claims, stop = FALSE, progress = NULL, result = NULL`
 	removeWork = `DELETE FROM work WHERE kind = ? AND key = ?`
 	ofRunner   = ` WHERE kind = ? AND key = ? AND runner = ? AND result IS NULL`
-	openWork   = `SELECT kind, key, place, runner, runner_place, stop, CASE WHEN ` + isAhead + ` THEN 0 ELSE until - ` +
-		dbTime + ` END AS seconds FROM work w WHERE result IS NULL AND runner <> ''
+	untilFree  = `CASE WHEN runner = '' THEN due - ` + dbTime + ` WHEN ` + isAhead + ` THEN 0 ELSE until - ` + dbTime +
+		` END AS seconds`
+	openWork = `SELECT kind, key, place, runner, runner_place, stop, ` + untilFree + ` FROM work w WHERE ` +
+		`result IS NULL AND runner <> ''
 		UNION ALL SELECT kind, '', place, '', '', FALSE, min(due) - ` + dbTime +
 		` FROM work w WHERE result IS NULL AND runner = '' GROUP BY kind, place`
 )
@@ -74,13 +77,25 @@ func (w work) AskStop(ctx context.Context, kind, key string) (bool, error) {
 	})
 }
 
+// A timedRow is a row with the seconds until Claim may return it.
+type timedRow struct {
+	store.WorkRow
+	Seconds float64
+}
+
+func (r timedRow) row() store.WorkRow {
+	r.In = time.Duration(r.Seconds * float64(time.Second))
+	return r.WorkRow
+}
+
 func (w work) Row(ctx context.Context, kind, key string) (*store.WorkRow, error) {
 	return readOnce(ctx, w.Store, "reading work", func(t Tx) *store.WorkRow {
-		row := firstRow[store.WorkRow](t, `SELECT `+workColumns+` FROM work w WHERE kind = ? AND key = ?`, kind, key)
+		row := firstRow[timedRow](t,
+			`SELECT `+workColumns+`, `+untilFree+` FROM work w WHERE kind = ? AND key = ?`, kind, key)
 		if row == nil {
 			t.Fail(store.ErrNotFound)
 		}
-		return row
+		return new(row.row())
 	})
 }
 
@@ -90,22 +105,14 @@ func (w work) Rows(ctx context.Context, kind string) ([]store.WorkRow, error) {
 	})
 }
 
-func (w work) Open(ctx context.Context) (all []store.WorkRow, err error) {
+func (w work) Open(ctx context.Context) ([]store.WorkRow, error) {
 	if !w.db.Exists() {
 		return nil, nil
 	}
-	type open struct {
-		store.WorkRow
-		Seconds float64
-	}
-	rows, err := readOnce(ctx, w.Store, "looking for work", func(t Tx) []open {
-		return List[open](t, openWork)
+	rows, err := readOnce(ctx, w.Store, "looking for work", func(t Tx) []timedRow {
+		return List[timedRow](t, openWork)
 	})
-	for _, r := range rows {
-		r.In = time.Duration(r.Seconds * float64(time.Second))
-		all = append(all, r.WorkRow)
-	}
-	return all, err
+	return xslices.Map(rows, timedRow.row), err
 }
 
 func (w work) Claim(ctx context.Context, c store.WorkClaim) ([]store.WorkRow, error) {

@@ -39,7 +39,9 @@ func put(t testing.TB, s store.Work, w *store.WorkRow, life time.Duration) {
 
 func rowIs(t testing.TB, s store.Work, want *store.WorkRow) {
 	t.Helper()
-	is(t, *want, want.Key)(deref(s.Row(t.Context(), want.Kind, want.Key)))
+	got, err := deref(s.Row(t.Context(), want.Kind, want.Key))
+	got.In = 0
+	is(t, *want, want.Key)(got, err)
 }
 
 func deref[T any](p *T, err error) (v T, _ error) {
@@ -222,6 +224,10 @@ func TestWorkOfATransition(t *testing.T) {
 	mine.Life = 0
 	rowIs(t, b, mine)
 	rowIs(t, b, workOf("\x00", ""))
+	in := testkit.Get(b.Row(t.Context(), "count", mine.Key)).Must(t).In
+	testkit.True(t, in > time.Second && in <= time.Minute, "a row with a runner is free in %v", in)
+	in = testkit.Get(b.Row(t.Context(), "count", "\x00")).Must(t).In
+	testkit.True(t, in <= 0, "a row without one is free in %v", in)
 
 	other := moved(w, func(w *store.SessionWrite) { w.EndWork = []store.WorkRow{*workOf("0123abcd/one", "r2")} })
 	testkit.FailsWith(t, second(s.WriteSession(t.Context(), other)), store.ErrWorkTaken)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"deepwork/catalog/job"
 	"deepwork/gate"
@@ -16,57 +17,66 @@ import (
 	"deepwork/session/replies"
 )
 
-// A round is a turn of programs or reviewers with a submission, to be carried out.
-type round struct {
-	kind   judging.Kind
-	total  int // number of verdicts to come
-	order  map[string]int
-	known  []*judging.Verdict // those of this kind that the submission has already
-	checks *check.Round       // for programs; there is one verdict of the gate then
-	start  func(ctx context.Context, each func(gate.Verdict)) error
-	said   chan gate.Verdict // has room for all
-}
-
-// hear returns what takes the verdicts of a round as they come.
-func (r *round) hear(j *running) func(gate.Verdict) {
-	return func(v gate.Verdict) {
-		r.said <- v
-		if r.checks == nil {
-			j.tell(len(r.said))
+// carryOut has the judges of a turn judge, and returns their verdicts, or why the submission is void. An error
+// means that ctx has ended.
+func (j *running) carryOut(ctx context.Context) ([]*judging.Verdict, *judging.Void, error) {
+	all, n := make(chan gate.Verdict, len(j.tasks)), 0
+	err := j.pool.Run(ctx, j.of.SessionID, j.of, j.tasks, func(v gate.Verdict) {
+		n++
+		if j.checks == nil {
+			j.tell(n)
+		}
+		all <- v
+	})
+	if err != nil {
+		return nil, &judging.Void{
+			Why: "it was not begun: " + err.Error(),
+			Refusal: session.NotNow(codes.ReviewNotStarted,
+				"The review of step '%s' could not be begun: %v. The try does not count; make the same call again "+
+					"later.", j.step, err).Because(err).Wait(10 * time.Second),
+		}, nil
+	}
+	var said []gate.Verdict
+	for range j.tasks {
+		select {
+		case v := <-all:
+			said = append(said, v)
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
 		}
 	}
+	verdicts, void := j.results(said)
+	return verdicts, void, nil
 }
 
-// roundOf returns the turn of the judges of a kind that have not judged the content yet.
-func (a *sessionActor) roundOf(c *candidate, kind judging.Kind, have []*judging.Verdict) (*round, error) {
-	r := &round{kind: kind, order: map[string]int{}}
-	for _, v := range have {
-		if v.Kind == kind {
-			r.known = append(r.known, v)
+// toJudge returns the turn of the judges who judge a hand-in now, without those that have judged it already.
+func (a *sessionActor) toJudge(c *candidate) (*running, error) {
+	j := &running{step: c.plan.Step.ID, look: c.read.look, order: map[string]int{}, news: make(chan struct{})}
+	for _, v := range c.now.Verdicts {
+		if v.Kind == c.now.With {
+			j.known = append(j.known, v)
 		}
 	}
-	if kind == judging.ByProgram {
-		return r, a.checking(c, r)
+	if c.now.With == judging.ByProgram {
+		return j, a.checking(c, j)
 	}
 
-	var todo []gate.Task
 	for i, t := range c.tasks {
-		r.order[t.Key] = i
-		if !slices.ContainsFunc(r.known, func(v *judging.Verdict) bool { return v.Key == t.Key }) {
-			todo = append(todo, t)
+		j.order[t.Key] = i
+		if !slices.ContainsFunc(j.known, func(v *judging.Verdict) bool { return v.Key == t.Key }) {
+			j.tasks = append(j.tasks, t)
 		}
 	}
-	r.total = len(todo)
-	r.said = make(chan gate.Verdict, r.total)
-	sub := a.submission(c)
-	r.start = func(ctx context.Context, each func(gate.Verdict)) error {
-		return a.engine.Gate.Run(ctx, a.id, sub, todo, each)
-	}
-	return r, nil
+	j.total = len(j.tasks)
+	j.pool = a.engine.Gate
+	j.of = a.submission(c)
+	return j, nil
 }
 
 // checking fills in the turn of the checks.
-func (a *sessionActor) checking(c *candidate, r *round) error {
+func (a *sessionActor) checking(c *candidate, j *running) error {
 	e, stepID := a.engine, c.plan.Step.ID
 	if e.Checks == nil {
 		return session.NotNow(codes.CheckNotRun,
@@ -74,45 +84,43 @@ func (a *sessionActor) checking(c *candidate, r *round) error {
 	}
 
 	checks := c.read.subject.Checks
-	r.checks = &check.Round{
+	j.checks = &check.Round{
 		Subject: c.read.subject,
 		Before:  c.read.content,
 		Known:   make([]*judging.Verdict, len(checks)),
 		Over:    make([]bool, len(checks)),
+		Done:    j.tell,
 	}
 	for i := range checks {
 		key := check.Key(&checks[i])
-		r.checks.Over[i] = slices.Contains(c.now.Over, checks[i].Name)
-		if at := slices.IndexFunc(r.known, func(v *judging.Verdict) bool { return v.Key == key }); at >= 0 {
-			r.checks.Known[i] = r.known[at]
+		j.checks.Over[i] = slices.Contains(c.now.Over, checks[i].Name)
+		if at := slices.IndexFunc(j.known, func(v *judging.Verdict) bool { return v.Key == key }); at >= 0 {
+			j.checks.Known[i] = j.known[at]
 		}
-		if !r.checks.Over[i] {
-			r.total++
+		if !j.checks.Over[i] {
+			j.total++
 		}
 	}
-	r.said = make(chan gate.Verdict, 1)
-	task := gate.Task{
+	j.pool = e.Checks.Pool
+	j.of = gate.Submission{SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step}
+	j.tasks = []gate.Task{{
 		Key:     "checks",
 		RunEach: "step",
-		Do:      func(ctx context.Context) error { return e.Checks.Run(ctx, r.checks) },
-	}
-	sub := gate.Submission{SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step}
-	r.start = func(ctx context.Context, each func(gate.Verdict)) error {
-		return e.Checks.Pool.Run(ctx, a.id, sub, []gate.Task{task}, each)
-	}
+		Do:      func(ctx context.Context) error { return e.Checks.Run(ctx, j.checks) },
+	}}
 	return nil
 }
 
-// results returns the verdicts of a round, in the order of the step's reviews or checks, and why the submission is
+// results returns the verdicts of a turn, in the order of the step's reviews or checks, and why the submission is
 // void, or nil.
-func (r *round) results(stepID string, said []gate.Verdict) ([]*judging.Verdict, *judging.Void) {
-	if r.checks != nil {
-		return r.checkResults(stepID, said[0].Err)
+func (j *running) results(said []gate.Verdict) ([]*judging.Verdict, *judging.Void) {
+	if j.checks != nil {
+		return j.checkResults(said[0].Err)
 	}
 
-	verdicts := slices.Clone(r.known)
+	verdicts := slices.Clone(j.known)
 	slices.SortStableFunc(said, func(a, b gate.Verdict) int {
-		return cmp.Compare(r.order[a.Task.Key], r.order[b.Task.Key])
+		return cmp.Compare(j.order[a.Task.Key], j.order[b.Task.Key])
 	})
 	var failures []string
 	for _, v := range said {
@@ -123,7 +131,7 @@ func (r *round) results(stepID string, said []gate.Verdict) ([]*judging.Verdict,
 		verdicts = append(verdicts, verdictOf(v))
 	}
 	slices.SortStableFunc(verdicts, func(a, b *judging.Verdict) int {
-		return cmp.Compare(r.order[a.Key], r.order[b.Key])
+		return cmp.Compare(j.order[a.Key], j.order[b.Key])
 	})
 	if failures == nil {
 		return verdicts, nil
@@ -131,27 +139,27 @@ func (r *round) results(stepID string, said []gate.Verdict) ([]*judging.Verdict,
 	why := strings.Join(failures, "\n\n")
 	return verdicts, &judging.Void{
 		Why:     why,
-		Refusal: session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", why).With("step_id", stepID),
+		Refusal: session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", why).With("step_id", j.step),
 	}
 }
 
 // checkResults returns the results of the checks, or why there are none.
-func (r *round) checkResults(stepID string, err error) ([]*judging.Verdict, *judging.Void) {
+func (j *running) checkResults(err error) ([]*judging.Verdict, *judging.Void) {
 	if refused, ok := errors.AsType[*session.Error](err); ok {
 		return nil, &judging.Void{Why: err.Error(), Refusal: refused}
 	}
 	if err != nil {
 		return nil, &judging.Void{Why: err.Error(), Refusal: session.NotNow(codes.CheckNotRun,
 			"Step '%s': %v. Nothing counts and nothing has moved; correct that, or tell the user, and make the same "+
-				"call again.", stepID, err).With("step_id", stepID).Because(err)}
+				"call again.", j.step, err).With("step_id", j.step).Because(err)}
 	}
-	if files := r.checks.Undecided; len(files) > 0 {
+	if files := j.checks.Undecided; len(files) > 0 {
 		return nil, &judging.Void{
 			Why:       "not decided, because files went on changing: " + strings.Join(files, ", "),
 			Undecided: files,
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(r.checks.Verdicts), func(v *judging.Verdict) bool { return v == nil }), nil
+	return slices.DeleteFunc(slices.Clone(j.checks.Verdicts), func(v *judging.Verdict) bool { return v == nil }), nil
 }
 
 // verdictOf converts a verdict of the gate.
