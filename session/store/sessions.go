@@ -15,10 +15,9 @@ import (
 // those of a Board. Methods may be called from any goroutine.
 type Sessions interface {
 	// WriteSession makes a transition. It reports false, and writes nothing, if the session no longer has the
-	// revision that the transition replaces. ErrReviewTaken: w.Verdict does not belong to the review's
-	// runner. ErrWorkTaken: a row of w.EndWork does not belong to its runner. ErrExists: a new session has the
-	// id of another one, or the branch of another active one. ErrRequested: the call with w.Request has begun
-	// or moved another session.
+	// revision that the transition replaces. ErrWorkTaken: a row of w.EndWork does not belong to its runner.
+	// ErrExists: a new session has the id of another one, or the branch of another active one. ErrRequested: the
+	// call with w.Request has begun or moved another session.
 	WriteSession(ctx context.Context, w *SessionWrite) (written bool, err error)
 	// ReadSession returns a session. If it still has the known revision, Frame and Parts are left out; pass
 	// -1 to read them. ErrNotFound: it does not exist.
@@ -36,14 +35,6 @@ type Sessions interface {
 	// FindRequest returns the id of the session in which a call was made, or "".
 	FindRequest(ctx context.Context, key Key) (session string, err error)
 
-	// Reviews returns a session's reviews in progress.
-	Reviews(ctx context.Context, id string) ([]Review, error)
-	// RenewReview leaves a review to its runner for r.Life from now, and records how much of it is done. It
-	// reports false if another runner has taken it over, or the step has moved on.
-	RenewReview(ctx context.Context, id string, r Review) (renewed bool, err error)
-	// LeaveReviews gives up the reviews of a runner that is ending.
-	LeaveReviews(ctx context.Context, runner string) error
-
 	// Definition returns a job definition that a transition stored, or ErrNotFound.
 	Definition(ctx context.Context, hash string) ([]byte, error)
 	// PruneDefinitions removes the definitions that no session needs and that were last stored longer than
@@ -53,9 +44,6 @@ type Sessions interface {
 
 // ErrRequested reports that the call with a request_id has begun or moved another session.
 var ErrRequested = errors.New("the call with this request_id has moved another session")
-
-// ErrReviewTaken reports that another runner has taken over a review.
-var ErrReviewTaken = errors.New("another process has taken up the review")
 
 // A Session has the columns of a session's row, which are enough for lists and stacks.
 type Session struct {
@@ -112,17 +100,14 @@ type SessionRecord struct {
 
 // A SessionWrite is a transition of a session.
 type SessionWrite struct {
-	Session        // the row after the transition
-	Before   int64 // the revision that the transition replaces; -1 makes a new session
-	Frame    string
-	Put      []SessionPart // the parts that differ
-	Gone     []SessionPart // removed parts, only with kinds and keys
-	Request  *Key          // of the call that makes the transition
-	Define   *Definition   // to store with it, unless already stored
-	Began    *Review       // a review that this transition begins or takes over
-	Verdict  *Review       // a review that this transition ends; nothing is written unless its runner still has it
-	Reviewed []string      // steps whose reviews end with this transition
-	PutWork  []WorkRow     // rows of work that this transition adds or replaces, after those of EndWork
+	Session       // the row after the transition
+	Before  int64 // the revision that the transition replaces; -1 makes a new session
+	Frame   string
+	Put     []SessionPart // the parts that differ
+	Gone    []SessionPart // removed parts, only with kinds and keys
+	Request *Key          // of the call that makes the transition
+	Define  *Definition   // to store with it, unless already stored
+	PutWork []WorkRow     // rows of work that this transition adds or replaces, after those of EndWork
 	// EndWork has the rows of work that this transition removes, only with kinds and keys. If one has a Runner,
 	// nothing is written unless the row is still that runner's.
 	EndWork []WorkRow
@@ -150,16 +135,6 @@ type SessionQuery struct {
 	Before   time.Time // only those that last moved before this time
 	Limit    int
 	Brief    bool // reads only ID, Job, Workflow, Step and Status, in no order
-}
-
-// A Review is a review in progress.
-type Review struct {
-	Step   string
-	Runner string // who runs it: an engine of a process
-	Total  int    // number of its tasks
-	Done   int
-	Life   time.Duration // for writes: how long it stays its runner's
-	Over   bool          // for reads: that time is over by the database's clock, so anybody may take it over
 }
 
 // A Key identifies a call with a request_id: a digest of the id and its scope.

@@ -218,9 +218,11 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 			r, b := sessionsOf(s), s.Database()
 			must(t, errors.Join(s.Enter(t.Context()), second(r.WriteSession(t.Context(), transition(id, 1)))))
 			calls := map[string]func(ctx context.Context) error{
-				"read":       func(ctx context.Context) error { return second(r.ReadSession(ctx, id, 1)) },
-				"write":      func(ctx context.Context) error { return second(r.WriteSession(ctx, transition(id, 2))) },
-				"renewal":    func(ctx context.Context) error { return second(r.RenewReview(ctx, id, store.Review{})) },
+				"read":  func(ctx context.Context) error { return second(r.ReadSession(ctx, id, 1)) },
+				"write": func(ctx context.Context) error { return second(r.WriteSession(ctx, transition(id, 2))) },
+				"renewal": func(ctx context.Context) error {
+					return second(b.Work().Renew(ctx, 0, []store.WorkRow{{Runner: "r"}}))
+				},
 				"definition": func(ctx context.Context) error { return second(r.Definition(ctx, "0")) },
 				"changes":    func(ctx context.Context) error { return second(b.Changes().Since(ctx, "0")) },
 				"board":      func(ctx context.Context) error { return second(b.Board().Task(ctx, "x")) },

@@ -16,13 +16,12 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-const moveText = `CALL @move_sessions(NULL, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`
+const moveText = `CALL @move_sessions(NULL, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
 
 // refusals are the errors that move_sessions raises, by code.
 var refusals = map[string]error{
-	"DW001": store.ErrReviewTaken,
+	"DW001": store.ErrWorkTaken,
 	"DW002": store.ErrRequested,
-	"DW003": store.ErrWorkTaken,
 }
 
 // MoveSession implements sqlstore.Mover. The statement is a transaction of its own, or part of a group's, and
@@ -91,10 +90,6 @@ func moveArgs(scope int64, now time.Time, writes []*store.SessionWrite) []any {
 		kinds, keys []string
 		ends        []int64
 	}
-	var reviewed struct {
-		steps []string
-		ends  []int64
-	}
 	for _, w := range writes {
 		ids, befores = append(ids, w.ID), append(befores, w.Before)
 		for _, v := range plain(sqlstore.Values(&w.Session)) { // in the order of the table's columns
@@ -112,35 +107,21 @@ func moveArgs(scope int64, now time.Time, writes []*store.SessionWrite) []any {
 			gone.kinds, gone.keys = append(gone.kinds, p.Kind), append(gone.keys, plainText(p.Key))
 		}
 		gone.ends = append(gone.ends, int64(len(gone.keys)))
-		for _, step := range w.Reviewed {
-			reviewed.steps = append(reviewed.steps, plainText(step))
-		}
-		reviewed.ends = append(reviewed.ends, int64(len(reviewed.steps)))
 	}
 	return []any{scope, task.FormatTime(now), sqlstore.Fresh(now), ids, befores, sessions, options, put.ends, put.kinds,
-		put.keys, put.positions, put.bodies,
-		gone.ends, gone.kinds, gone.keys, reviewed.ends, reviewed.steps}
+		put.keys, put.positions, put.bodies, gone.ends, gone.kinds, gone.keys}
 }
 
-// optionsOf returns the parts that not every transition has: request, definition, reviews and work.
+// optionsOf returns the parts that not every transition has: request, definition and work.
 func optionsOf(w *store.SessionWrite) []*string {
-	all := make([]*string, 10)
+	all := make([]*string, 4)
 	if w.Request != nil {
 		all[0] = new(hex.EncodeToString(w.Request[:]))
 	}
 	if d := w.Define; d != nil {
 		all[1], all[2] = &d.Hash, new(plainText(string(d.Data)))
 	}
-	if r := w.Began; r != nil {
-		all[3] = new(plainText(r.Step))
-		all[4] = &r.Runner
-		all[5] = new(fmt.Sprint(r.Total))
-		all[6] = new(fmt.Sprint(r.Life.Seconds()))
-	}
-	if r := w.Verdict; r != nil {
-		all[7], all[8] = new(plainText(r.Step)), &r.Runner
-	}
-	all[9] = workOf(w)
+	all[3] = workOf(w)
 	return all
 }
 

@@ -140,7 +140,8 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	w := transition(id, 1)
 	w.Request, w.Define = &store.Key{7}, &store.Definition{Hash: "d1", Data: []byte("{}")}
 	w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: "1"}}
-	w.Began = &store.Review{Step: "one", Runner: "r", Life: time.Minute}
+	row := store.WorkRow{Kind: "count", Key: "one", Runner: "r", Life: time.Minute}
+	w.PutWork = []store.WorkRow{row}
 	must(t, second(one.WriteSession(t.Context(), w)))
 	testkit.FailsWith(t, testkit.Get(two.ReadSession(t.Context(), id, -1)).Err(), store.ErrNotFound,
 		"read from another project")
@@ -152,14 +153,12 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	for _, w := range []*store.SessionWrite{w, transition(id, 2), transition("00000001", 1)} {
 		must(t, second(two.WriteSession(t.Context(), w)))
 	}
-	must(t, one.LeaveReviews(t.Context(), "r"))
-	reviews := testkit.Get(two.Reviews(t.Context(), id)).Must(t)
-	testkit.True(t, len(reviews) == 1 && !reviews[0].Over, "the reviews are %+v", reviews)
-
 	ended := transition(id, 3)
 	ended.Status = "aborted"
+	ended.EndWork = []store.WorkRow{row}
 	must(t, errors.Join(second(two.WriteSession(t.Context(), ended)), two.RemoveSessions(t.Context(), []string{id})))
 	now := testkit.Get(one.ReadSession(t.Context(), id, -1)).Must(t)
+	must(t, second(s.Database().Work().Row(t.Context(), row.Kind, row.Key)))
 	testkit.Equal(t, now.Revision, 1, "after that of the other project was removed: %+v", now)
 	testkit.Need(t, len(now.Parts) == 1, "after that of the other project was removed: %+v", now)
 	testkit.Equal(t, now.Parts[0].Body, "1", "after that of the other project was removed: %+v", now)
@@ -345,8 +344,8 @@ func TestTransitionsOfAGroup(t *testing.T) {
 		})
 	}
 	group("stale", 1, moveOutcome{}, false, func(w *store.SessionWrite) { w.Before = 7 })
-	group("refused", 3, moveOutcome{err: store.ErrReviewTaken}, false, func(w *store.SessionWrite) {
-		w.Verdict = &store.Review{Step: "one", Runner: "another"}
+	group("refused", 3, moveOutcome{err: store.ErrWorkTaken}, false, func(w *store.SessionWrite) {
+		w.EndWork = []store.WorkRow{{Kind: "count", Key: "one", Runner: "another"}}
 	})
 	group("locked", 1, moveOutcome{written: true}, true, func(*store.SessionWrite) {})
 }

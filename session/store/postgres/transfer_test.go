@@ -262,7 +262,7 @@ func TestCopyExcludesServers(t *testing.T) {
 	ended.Status = "aborted"
 	ended.Define = &store.Definition{Hash: "00", Data: []byte("x")}
 	ended.Request = &store.Key{7}
-	ended.Began = &store.Review{Step: "one", Runner: "r", Life: time.Hour}
+	ended.PutWork = []store.WorkRow{{Kind: "count", Key: "one", Runner: "r", Life: time.Hour}}
 	must(t, errors.Join(second(sessionsOf(earlier).WriteSession(t.Context(), ended)),
 		sessionsOf(earlier).RemoveSessions(t.Context(), []string{id}), earlier.Close(t.Context())))
 

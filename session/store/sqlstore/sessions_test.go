@@ -463,7 +463,6 @@ func TestRemovingSessions(t *testing.T) {
 		w := newSession(ids[n])
 		w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: ids[n]}}
 		w.Request = new(key(n))
-		w.Began = &store.Review{Step: "one", Runner: "r", Life: time.Minute}
 		w.Status = []string{"completed", "active"}[n%2]
 		write(t, a, w)
 	}
@@ -475,8 +474,7 @@ func TestRemovingSessions(t *testing.T) {
 	equal(t, "are left", sessionIDs(testkit.Get(a.ListSessions(t.Context(), store.SessionQuery{})).Must(t)),
 		[]string{"00000001", "00000003", "00000005", "0000024f", "00000251", "00000253", "00000255", "00000257"})
 	for n, want := range map[int]bool{0: false, 1: true, 598: false, 599: true} {
-		equal(t, n, testkit.Get(a.FindRequest(t.Context(), key(n))).Must(t) != "", want,
-			len(testkit.Get(a.Reviews(t.Context(), ids[n])).Must(t)) == 1, want)
+		equal(t, n, testkit.Get(a.FindRequest(t.Context(), key(n))).Must(t) != "", want)
 	}
 
 	// Another session with the id of one that was removed has nothing of it, and its call may be made again.
@@ -523,8 +521,8 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	refused(t, a, moved(first, func(w *store.SessionWrite) { w.Step = "late" }), nil)
 	position(plain, "00000001", "active", "two")
 	refused(t, a, moved(next, func(w *store.SessionWrite) {
-		w.Step, w.Verdict = "late", &store.Review{Step: "two", Runner: "r1"}
-	}), store.ErrReviewTaken)
+		w.Step, w.EndWork = "late", []store.WorkRow{*workOf("two", "r1")}
+	}), store.ErrWorkTaken)
 	position(plain, "00000001", "active", "two")
 	nested := begin("00000002", plain, "00000001", "main") // not the outermost one
 	position(plain, "00000001", "active", "two")
@@ -579,108 +577,4 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	last := moved(kept, abort)
 	write(t, other.Sessions(), last)
 	reads(t, a, last)
-}
-
-// reviewsAre checks the reviews in progress of a session; Life is not read.
-func reviewsAre(t testing.TB, s store.Sessions, id string, want ...store.Review) {
-	t.Helper()
-	got := testkit.Get(s.Reviews(t.Context(), id)).Must(t)
-	slices.SortFunc(got, func(a, b store.Review) int { return len(a.Step) - len(b.Step) })
-	equal(t, "the reviews are", got, want)
-}
-
-func expired(t testing.TB, s store.Sessions, id string) {
-	t.Helper()
-	testkit.Until(t, "the review is over", func() bool {
-		all, err := s.Reviews(t.Context(), id)
-		return err == nil && len(all) > 0 && !slices.ContainsFunc(all, func(r store.Review) bool { return !r.Over })
-	})
-}
-
-func TestAReviewInProgress(t *testing.T) {
-	a, b := twoStores(t)
-	w := newSession("0123abcd")
-	write(t, a, w)
-	reviewsAre(t, a, w.ID)
-	begins := moved(w, func(w *store.SessionWrite) {
-		w.Began = &store.Review{Step: "one", Runner: "r1", Total: 3, Done: 9, Life: time.Minute}
-	})
-	write(t, a, begins)
-	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3})
-	another := moved(begins, func(w *store.SessionWrite) {
-		w.Began = &store.Review{Step: "second", Runner: "r2", Total: 1, Life: time.Minute}
-	})
-	write(t, b, another)
-	renewed := func(id, step, runner string, done int, life time.Duration, want bool) {
-		t.Helper()
-		is(t, want)(b.RenewReview(t.Context(), id, store.Review{Step: step, Runner: runner, Done: done, Life: life}))
-	}
-	renewed(w.ID, "one", "r1", 2, time.Minute, true)
-	renewed(w.ID, "one", "r2", 2, time.Minute, false)
-	renewed(w.ID, "three", "r1", 2, time.Minute, false)
-	renewed("0000000f", "one", "r1", 2, time.Minute, false)
-	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2},
-		store.Review{Step: "second", Runner: "r2", Total: 1})
-
-	// Only its runner has a verdict.
-	late := moved(another, func(w *store.SessionWrite) {
-		w.Step = "two"
-		w.Verdict = &store.Review{Step: "one", Runner: "r2"}
-		w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: "{}"}}
-		w.Request = &store.Key{7}
-	})
-	refused(t, b, late, store.ErrReviewTaken)
-	is(t, "")(b.FindRequest(t.Context(), store.Key{7}))
-	late.Verdict.Runner, late.Before = "r1", 1
-	refused(t, b, late, nil) // the revision is looked at first, and the review goes on
-	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2},
-		store.Review{Step: "second", Runner: "r2", Total: 1})
-	late.Before = another.Revision
-	write(t, b, late)
-	reviewsAre(t, a, w.ID, store.Review{Step: "second", Runner: "r2", Total: 1})
-	again := moved(late, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: "r1"} })
-	refused(t, a, again, store.ErrReviewTaken)
-	renewed(w.ID, "one", "r1", 2, time.Minute, false)
-
-	// A transition after which nobody needs a review ends that review, whoever runs it.
-	over := moved(late, func(w *store.SessionWrite) { w.Reviewed = []string{"second", "none"} })
-	write(t, a, over)
-	reviewsAre(t, b, w.ID)
-
-	// When the time of a review is over, it can be taken up, by a transition too, and its earlier runner has lost it.
-	w = newSession("0123abce")
-	w.Began = &store.Review{Step: "one", Runner: "r1", Total: 3, Life: 10 * time.Millisecond}
-	write(t, a, w)
-	expired(t, b, w.ID)
-	renewed(w.ID, "one", "r1", 1, time.Minute, true)
-	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 1})
-	renewed(w.ID, "one", "r1", 2, 0, true)
-	expired(t, b, w.ID)
-	renewed(w.ID, "one", "r1", 2, time.Hour, true) // as if the clock was set back since
-	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2, Over: true})
-	taken := moved(w, func(w *store.SessionWrite) {
-		w.Began = &store.Review{Step: "one", Runner: "r2", Total: 3, Life: time.Minute}
-	})
-	write(t, b, taken)
-	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r2", Total: 3})
-	renewed(w.ID, "one", "r1", 3, time.Minute, false)
-	verdict := func(runner string) *store.SessionWrite {
-		return moved(taken, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: runner} })
-	}
-	refused(t, a, verdict("r1"), store.ErrReviewTaken)
-	write(t, b, verdict("r2"))
-	reviewsAre(t, a, w.ID)
-
-	// A runner that ends leaves its reviews, in all sessions, and no others.
-	var ids []string
-	for _, runner := range []string{"r1", "r2", "r1"} {
-		w := newSession(fmt.Sprintf("%08x", len(ids)))
-		ids = append(ids, w.ID)
-		w.Began = &store.Review{Step: "one", Runner: runner, Life: time.Minute}
-		write(t, a, w)
-	}
-	testkit.Must(t, errors.Join(a.LeaveReviews(t.Context(), "r1"), a.LeaveReviews(t.Context(), "nobody")))
-	for i, id := range ids {
-		reviewsAre(t, b, id, store.Review{Step: "one", Runner: []string{"r1", "r2", "r1"}[i], Over: i != 1})
-	}
 }

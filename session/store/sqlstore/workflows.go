@@ -43,15 +43,6 @@ const (
 	addDefinition = `INSERT INTO definitions (hash, data, put_at) SELECT ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM ` +
 		`definitions WHERE hash = ? AND put_at > ?)
 		ON CONFLICT (hash) DO UPDATE SET put_at = excluded.put_at`
-	endReview  = `DELETE FROM session_reviews WHERE session_id = ? AND step = ? AND runner = ?`
-	dropReview = `DELETE FROM session_reviews WHERE session_id = ? AND step = ?`
-	takeReview = `INSERT INTO session_reviews (session_id, step, runner, total, done, until) VALUES (?, ?, ?, ?, 0, ` +
-		dbTime + ` + ?)
-		ON CONFLICT (session_id, step) DO UPDATE SET runner = excluded.runner, total = excluded.total, done = 0, ` +
-		`until = excluded.until`
-	isReviewOver = `(` + isLapsed + ` OR ` + isAhead + `)`
-	keepReview   = `UPDATE session_reviews SET done = ?, until = ` + dbTime +
-		` + ? WHERE session_id = ? AND step = ? AND runner = ?`
 )
 
 // partsAtOnce is the number of parts that one statement writes: a step has three, and texts are few.
@@ -95,15 +86,6 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 		t.mustChange(errNotWritten, moveSession, s.Revision, s.Step, s.Status, s.MovedBy, s.MachineID, s.Machine,
 			s.Place, s.Definition, s.Waiting,
 			task.FormatTime(s.UpdatedAt), s.Frame, s.ID, s.Before)
-	}
-	if v := s.Verdict; v != nil {
-		t.mustChange(store.ErrReviewTaken, endReview, s.ID, v.Step, v.Runner)
-	}
-	for _, step := range s.Reviewed {
-		t.Exec(dropReview, s.ID, step)
-	}
-	if r := s.Began; r != nil {
-		t.Exec(takeReview, s.ID, r.Step, r.Runner, r.Total, r.Life.Seconds())
 	}
 	for _, w := range s.EndWork {
 		t.endWork(&w)
@@ -366,7 +348,7 @@ func (w workflows) RemoveSessions(ctx context.Context, ids []string) error {
 				return
 			}
 			these, args = inCondition("session_id", gone)
-			for _, table := range []string{"session_parts", "session_requests", "session_reviews"} {
+			for _, table := range []string{"session_parts", "session_requests"} {
 				t.Exec(`DELETE FROM `+table+` WHERE `+these, args...)
 			}
 
@@ -387,25 +369,6 @@ func (w workflows) FindRequest(ctx context.Context, key store.Key) (id string, e
 		t.First(`SELECT session_id FROM session_requests r WHERE key = ?`, []any{hex.EncodeToString(key[:])}, &id)
 		return id
 	})
-}
-
-func (w workflows) Reviews(ctx context.Context, id string) ([]store.Review, error) {
-	return readOnce(ctx, w.Store, "reading the reviews of session "+id, func(t Tx) []store.Review {
-		return List[store.Review](t, `SELECT step, runner, total, done, `+isReviewOver+
-			` AS over FROM session_reviews r WHERE session_id = ?`, id)
-	})
-}
-
-func (w workflows) RenewReview(ctx context.Context, id string, r store.Review) (bool, error) {
-	n, err := statement(ctx, w.Store, "renewing a review", Swapping, keepReview, r.Done, r.Life.Seconds(), id,
-		r.Step, r.Runner)
-	return n > 0, err
-}
-
-func (w workflows) LeaveReviews(ctx context.Context, runner string) error {
-	_, err := statement(ctx, w.Store, "leaving reviews", Swapping,
-		`UPDATE session_reviews SET until = 0 WHERE runner = ?`, runner)
-	return err
 }
 
 func (w workflows) Definition(ctx context.Context, hash string) ([]byte, error) {

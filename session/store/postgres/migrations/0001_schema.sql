@@ -406,17 +406,6 @@ CREATE TABLE session_requests_all (
 );
 CREATE INDEX session_requests_of ON session_requests_all (scope, session_id);
 
-CREATE TABLE session_reviews_all (
-	scope      bigint NOT NULL DEFAULT scope(),
-	session_id string,
-	step       string,
-	runner     string NOT NULL,
-	total      bigint NOT NULL,
-	done       bigint NOT NULL,
-	until      double precision NOT NULL,
-	PRIMARY KEY (scope, session_id, step)
-);
-
 CREATE TABLE work_all (
 	scope        bigint NOT NULL DEFAULT scope(),
 	kind         string,
@@ -479,7 +468,7 @@ BEGIN
 		IF w.removed THEN
 			DELETE FROM @work_all a WHERE a.scope = project AND a.kind = w.kind AND a.key = w.key AND w.runner IN ('', a.runner);
 			IF NOT FOUND AND w.runner <> '' THEN
-				RAISE 'the work was taken over' USING ERRCODE = 'DW003';
+				RAISE 'the work was taken over' USING ERRCODE = 'DW001';
 			END IF;
 		ELSE
 			INSERT INTO @work_all VALUES (project, w.kind, w.key, w.about, w.place, @unixepoch('subsec') + w."in", w.runner, w.runner_place,
@@ -498,9 +487,9 @@ END $$;
 -- of simple types, because parsing more of them would cost a tenth of its time.
 CREATE PROCEDURE move_sessions(INOUT written boolean[], project bigint, now text, fresh text, ids text[], befores bigint[],
 	sessions text[], -- for each in turn the columns of workflow_sessions_all after the first one
-	options text[],  -- for each its request, hash and data of its definition, step, runner, total and life of a review that begins, step and runner of one that ends, changes of work
+	options text[],  -- for each its request, hash and data of its definition, changes of work
 	put_ends bigint[], put_kinds text[], put_keys text[], put_positions bigint[], put_bodies text[], -- the numbers of the last ones of each
-	gone_ends bigint[], gone_kinds text[], gone_keys text[], reviewed_ends bigint[], reviewed text[]) LANGUAGE plpgsql AS $$
+	gone_ends bigint[], gone_kinds text[], gone_keys text[]) LANGUAGE plpgsql AS $$
 DECLARE
 	s text[];
 	o text[];
@@ -518,7 +507,7 @@ BEGIN
 		CONTINUE WHEN mine IS NULL OR NOT ids[m] = ANY (mine);
 		before := befores[m];
 		s := sessions[22*m-21 : 22*m];
-		o := options[10*m-9 : 10*m];
+		o := options[4*m-3 : 4*m];
 		IF before < 0 THEN
 			INSERT INTO @workflow_sessions_all VALUES (project, s[1], s[2]::bigint, s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11], s[12],
 				s[13], s[14], s[15], s[16], s[17], s[18], s[19], s[20], s[21], s[22]) ON CONFLICT DO NOTHING;
@@ -530,21 +519,8 @@ BEGIN
 		written[m] := FOUND;
 		CONTINUE WHEN NOT FOUND;
 		-- From here on it has the session's row, so nobody else changes what belongs to the session.
-		IF o[8] IS NOT NULL THEN
-			DELETE FROM @session_reviews_all r WHERE r.scope = project AND r.session_id = s[1] AND r.step = o[8] AND r.runner = o[9];
-			IF NOT FOUND THEN
-				RAISE 'the review was taken up' USING ERRCODE = 'DW001';
-			END IF;
-		END IF;
-		FOR i IN coalesce(reviewed_ends[m-1], 0) + 1 .. reviewed_ends[m] LOOP
-			DELETE FROM @session_reviews_all r WHERE r.scope = project AND r.session_id = s[1] AND r.step = reviewed[i];
-		END LOOP;
 		IF o[4] IS NOT NULL THEN
-			INSERT INTO @session_reviews_all VALUES (project, s[1], o[4], o[5], o[6]::bigint, 0, @unixepoch('subsec') + o[7]::double precision)
-				ON CONFLICT (scope, session_id, step) DO UPDATE SET runner = excluded.runner, total = excluded.total, done = 0, until = excluded.until;
-		END IF;
-		IF o[10] IS NOT NULL THEN
-			CALL @change_work(project, now, o[10]::json);
+			CALL @change_work(project, now, o[4]::json);
 		END IF;
 		IF o[2] IS NOT NULL AND NOT EXISTS (SELECT FROM @definitions_all d WHERE d.scope = project AND d.hash = o[2] AND d.put_at > fresh) THEN
 			INSERT INTO @definitions_all VALUES (project, o[2], o[3], now) ON CONFLICT (scope, hash) DO UPDATE SET put_at = excluded.put_at;

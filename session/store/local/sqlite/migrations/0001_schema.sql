@@ -340,17 +340,6 @@ CREATE TABLE session_requests (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX session_requests_of ON session_requests (session_id);
 
--- Reviews in progress. When until is over, any process takes one up.
-CREATE TABLE session_reviews (
-	session_id TEXT NOT NULL REFERENCES workflow_sessions (id) ON DELETE CASCADE,
-	step       TEXT NOT NULL,
-	runner     TEXT NOT NULL, -- the process that runs it
-	total      INTEGER NOT NULL,
-	done       INTEGER NOT NULL,
-	until      REAL NOT NULL, -- seconds since 1970 by the clock of the database
-	PRIMARY KEY (session_id, step)
-) STRICT, WITHOUT ROWID;
-
 -- What processes of the project are to do, now or at some time: each kind has a handler in package work.
 CREATE TABLE work (
 	kind         TEXT NOT NULL,
