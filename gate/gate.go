@@ -264,7 +264,8 @@ func (g *Gate) log(r *review, v Verdict) {
 		"reviewer", v.Reviewer, "took_ms", v.EndedAt.Sub(v.StartedAt).Milliseconds()}
 	switch e, failed := errors.AsType[*Error](v.Err); {
 	case r.task.Do != nil:
-		g.options.Logger.InfoContext(r.batch.ctx, "checks ended", append(attrs, "error", v.Err)...)
+		g.options.Logger.InfoContext(r.batch.ctx, r.task.Key+" ended",
+			append(attrs, "passed", v.Passed, "error", v.Err)...)
 	case failed && e.Code == Cancelled:
 		g.options.Logger.InfoContext(r.batch.ctx, "review cancelled", append(attrs, "reason", e.What)...)
 	case failed:

@@ -27,8 +27,8 @@ const ReviewEnv = "DEEPWORK_REVIEW"
 func (g *Gate) review(ctx context.Context, r *review, s Settings) Verdict {
 	v := Verdict{Task: r.task, Reviewer: s.Reviewer(), StartedAt: time.Now().UTC()}
 	if r.task.Do != nil {
-		v.Err = r.task.Do(ctx)
-		v.Passed, v.EndedAt = v.Err == nil, time.Now().UTC()
+		r.task.Do(ctx, &v)
+		v.EndedAt = time.Now().UTC()
 		return v
 	}
 

@@ -45,8 +45,8 @@ type Task struct {
 	// step's description, each file's output, path and content, and the names in Others. A verdict is
 	// valid for this digest only. The author's notes are included only if they are the account that is judged.
 	Digest string
-	// Do runs in the pool in place of a reviewer; its error is the verdict's. nil means a reviewer runs.
-	Do func(context.Context) error
+	// Do runs in the pool in place of a reviewer, and fills in the verdict. nil means a reviewer runs.
+	Do func(context.Context, *Verdict)
 }
 
 // Plan returns the tasks for a submission's reviews by reviewers, in the author's order: one for a review of

@@ -107,6 +107,11 @@ func (a *sessionActor) bind(c *candidate, r *contents) {
 	hashes := r.content.Outputs
 	sub := a.submission(c)
 	c.tasks = gate.Plan(sub, hashes)
+	for _, j := range a.engine.Judges {
+		if j.Judges(c.plan.Step) {
+			c.tasks = append(c.tasks, j.Tasks(sub, hashes)...)
+		}
+	}
 	c.files = judging.FileHashes(c.expanded, hashes)
 	var checked []judging.FileHash
 	if len(r.schemas)+len(c.plan.Step.Checks) > 0 {
@@ -129,6 +134,9 @@ func (a *sessionActor) rules(c *candidate) judging.Rules {
 		Account:  gate.JudgesAccount(st),
 		MaxTries: c.how.MaxTries,
 		Override: c.how.Override,
+	}
+	if a.engine.judged(st) {
+		r.Reviews, r.External, r.Refused = true, true, a.withoutReviewer(c)
 	}
 	if c.read == nil {
 		return r

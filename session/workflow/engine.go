@@ -78,6 +78,8 @@ type Options struct {
 	// Gate is the external reviewer. nil means none: agents have their work reviewed by a subagent
 	// (seed 000, 001.1.7 and 001.1.8).
 	Gate *gate.Gate
+	// Judges judge beside the external reviewer, in its pool.
+	Judges []Judge
 	// Checks runs the checks of steps. With nil, as in commands, steps with checks cannot be finished.
 	Checks *check.Runner
 	// Work carries out reviews and checks, for this engine alone. It is nil in commands, which judge nothing.

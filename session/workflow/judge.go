@@ -378,11 +378,12 @@ func (a *sessionActor) handOn(
 	past := a.state.Past(stepID)
 	past.Submissions = slices.Clone(past.Submissions)
 	past.Submissions[len(past.Submissions)-1] = u
-	c.now = judging.Next(a.rules(c), past, a.handIn(c))
+	rules := a.rules(c)
+	c.now = judging.Next(rules, past, a.handIn(c))
 	by, runs := c.now.With, c.now.Do == judging.Run
 	switch {
 	case c.now.Of != u, !runs && c.now.Do != judging.Await, runs && by == judging.ByProgram,
-		by == judging.ByReviewer && (a.engine.Gate == nil || !c.how.External || c.how.Refused != nil):
+		by == judging.ByReviewer && (a.engine.Gate == nil || !rules.External || rules.Refused != nil):
 		return nil, nil, errNobody
 	case by == judging.ByPerson:
 		c.def, err = a.engine.definitions.Keep(c.def, nil) // the person sees the step's criteria

@@ -12,8 +12,10 @@ import (
 	"deepwork/session/pin"
 )
 
-// reviewed reports whether a reviewer or the agent itself has to review a step before it is finished.
-func (e *Engine) reviewed(st *job.Step) bool { return e.Reviews && len(st.ReviewsBy(false)) > 0 }
+// reviewed reports whether a judge, a reviewer or the agent itself has to review a step before it is finished.
+func (e *Engine) reviewed(st *job.Step) bool {
+	return e.Reviews && (len(st.ReviewsBy(false)) > 0 || e.judged(st))
+}
 
 // grant records a person's override for the next finished_step of the step.
 func (a *sessionActor) grant(ctx context.Context, g grant) error {

@@ -35,7 +35,7 @@ func (a *sessionActor) refuse(ctx context.Context, c *candidate) (*Finished, err
 	case judging.NoVerdict:
 		return a.noVerdict(c, of.Void)
 	case judging.NotReviewed:
-		return nil, c.how.Refused
+		return nil, a.rules(c).Refused
 	case judging.SelfReview:
 		return a.selfReview(c)
 	case judging.Unfit:

@@ -106,7 +106,7 @@ func (a *sessionActor) checking(c *candidate, j *running) error {
 	j.tasks = []gate.Task{{
 		Key:     "checks",
 		RunEach: "step",
-		Do:      func(ctx context.Context) error { return e.Checks.Run(ctx, j.checks) },
+		Do:      func(ctx context.Context, v *gate.Verdict) { v.Err = e.Checks.Run(ctx, j.checks) },
 	}}
 	return nil
 }
