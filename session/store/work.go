@@ -88,6 +88,6 @@ type Work interface {
 	// End ends what a runner does with a row. It reports false, and does nothing, if the row is no longer the
 	// runner's.
 	End(ctx context.Context, w *WorkRow, o Outcome) (ended bool, err error)
-	// Release lets others begin at once what some runners were doing.
+	// Release lets others begin at once what some runners were doing. Those claims do not count.
 	Release(ctx context.Context, runners []string) error
 }

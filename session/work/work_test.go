@@ -238,7 +238,7 @@ func TestWorkOfAProcessThatClosesGoesOnAtOnce(t *testing.T) {
 	b.Start()
 	testkit.Equal(t, len(a.Close(t.Context())), 0, "handlers that do not end")
 	testkit.FailsWith(t, <-ended, ErrClosing)
-	untilDone(t, b, "wait", "x", "2")
+	untilDone(t, b, "wait", "x", "1")
 	testkit.True(t, !a.Run(row), "a closed loop begins work")
 }
 

@@ -194,7 +194,7 @@ func (w work) End(ctx context.Context, row *store.WorkRow, o store.Outcome) (boo
 func (w work) Release(ctx context.Context, runners []string) error {
 	return w.Run(ctx, "releasing work", Swapping, func(t Tx) {
 		these, args := inCondition("runner", runners)
-		const free = `runner = '', runner_place = '', until = 0, due = 0`
+		const free = `runner = '', runner_place = '', until = 0, due = 0, claims = claims - 1`
 		for _, row := range w.changeRows(t, free, these+` AND result IS NULL`, `kind, key`, args...) {
 			t.changed(store.WorkChanged, row.ID())
 		}

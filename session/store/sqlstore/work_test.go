@@ -169,6 +169,7 @@ func TestWorkIsTakenOver(t *testing.T) {
 	equal(t, taken, []string{"late"})
 	of := func(key string) *store.WorkRow { return testkit.Get(a.Row(t.Context(), "count", key)).Must(t) }
 	equal(t, of("gone").Claims, 2, of("gone").Runner, "r6", of("lives").Claims, 1, of("lives").Runner, "r2")
+	equal(t, of("released").Claims, 1)
 }
 
 // Work whose time is far ahead, since the clock was set back, is its runner's for one life more.
