@@ -62,9 +62,17 @@ func lastLines(s string) string {
 	return s[at+1:]
 }
 
-// Error returns a message for the agent that made the call: what went wrong, the last lines, that the try
-// does not count, and what to do.
+// Error returns a message for the agent that made the call: the fault, that the try does not count, and what to do.
 func (e *Error) Error() string {
+	text := e.Fault()
+	if !strings.HasSuffix(text, "\n") {
+		text += " "
+	}
+	return text + "This try does not count. " + e.remedy()
+}
+
+// Fault says what went wrong, with the last lines of the reviewer's output.
+func (e *Error) Fault() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The quality review of %s gave no verdict: %s.", e.Review, e.What)
 	if e.Tail != "" {
@@ -72,12 +80,6 @@ func (e *Error) Error() string {
 	} else if e.Code != ContentChanged && e.Code != Cancelled && e.Code != NotStarted {
 		b.WriteString(" It wrote nothing.")
 	}
-
-	if b.String()[b.Len()-1] != '\n' {
-		b.WriteByte(' ')
-	}
-	b.WriteString("This try does not count. ")
-	b.WriteString(e.remedy())
 	return b.String()
 }
 

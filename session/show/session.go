@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -181,7 +180,7 @@ func Tries(detail func(format string, args ...any), tries []*machine.Try) {
 			if !at.Checks {
 				what = "review"
 			}
-			detail("%s, void, %s: %s", what, ended(at), OneLine(advice.ReplaceAllString(Optional(at.Error), ""), 400))
+			detail("%s, void, %s: %s", what, ended(at), OneLine(Optional(at.Error), 400))
 		default:
 			told := ""
 			if !at.Collected && !at.Checks {
@@ -267,9 +266,6 @@ func passed(ok bool) string {
 	}
 	return "failed"
 }
-
-// advice matches the end of a review's error, which tells agents what to do.
-var advice = regexp.MustCompile(`(?is);?\s*th(is|e) try does not count.*$`)
 
 // IndentRest inserts prefix before every line but the first.
 func IndentRest(text, prefix string) string {

@@ -122,10 +122,15 @@ func (j *running) results(said []gate.Verdict) ([]*judging.Verdict, *judging.Voi
 	slices.SortStableFunc(said, func(a, b gate.Verdict) int {
 		return cmp.Compare(j.order[a.Task.Key], j.order[b.Task.Key])
 	})
-	var failures []string
+	var faults, told []string
 	for _, v := range said {
 		if v.Err != nil {
-			failures = append(failures, v.Err.Error())
+			fault := v.Err.Error()
+			told = append(told, fault)
+			if e, ok := errors.AsType[*gate.Error](v.Err); ok {
+				fault = strings.TrimSpace(e.Fault())
+			}
+			faults = append(faults, fault)
 			continue
 		}
 		verdicts = append(verdicts, verdictOf(v))
@@ -133,13 +138,13 @@ func (j *running) results(said []gate.Verdict) ([]*judging.Verdict, *judging.Voi
 	slices.SortStableFunc(verdicts, func(a, b *judging.Verdict) int {
 		return cmp.Compare(j.order[a.Key], j.order[b.Key])
 	})
-	if failures == nil {
+	if faults == nil {
 		return verdicts, nil
 	}
-	why := strings.Join(failures, "\n\n")
 	return verdicts, &judging.Void{
-		Why:     why,
-		Refusal: session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", why).With("step_id", j.step),
+		Why: strings.Join(faults, "\n\n"),
+		Refusal: session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", strings.Join(told, "\n\n")).
+			With("step_id", j.step),
 	}
 }
 
