@@ -88,7 +88,8 @@ func (e *Engine) await(ctx context.Context, id string, m *finishCall, w *awaited
 
 func shuttingDown(id, stepID string) error {
 	return session.NotNow(codes.ShuttingDown, "The server is shutting down. The review of step '%s' goes on at "+
-		"the next one: when that is there, make the same call again with session_id '%s'.", stepID, id).Wait(5 * time.Second)
+		"the next one: when that is there, make the same call again with session_id '%s'.", stepID, id).
+		Wait(5 * time.Second)
 }
 
 // lastSeen returns what the checks have seen last, if that is all that has to be read for a call. j may be nil.
