@@ -48,7 +48,8 @@ func (e *Engine) execute(
 	ctx context.Context, n *entry, w *source.Workflow, input json.RawMessage, t ticket, timeout time.Duration,
 ) (o outcome, slot bool) {
 	if t != nil {
-		if err := wait.Done(ctx, t); err != nil {
+		// At the end of this process, runs that end leave slots to those that wait.
+		if err := cmp.Or(wait.Done(ctx, t), n.task.Closing().Err()); err != nil {
 			e.slots.leave(t, n.rec)
 			if err == ErrCancelled {
 				return outcome{

@@ -272,7 +272,8 @@ func TestConflict(t *testing.T) {
 	b.open("/attempts/" + id + "?tab=changes").click("Undo the merge").
 		until(`!(` + conflict + `) && ` + said("the merge is undone"))
 	b.click("Merge").until(conflict)
-	b.click("Hand it to the agent")
+	b.click("Hand it to the agent").
+		until(`![...document.querySelectorAll('button')].some(e => e.textContent === 'Hand it to the agent')`)
 	b.open("/attempts/" + id)
 	b.until(`document.querySelectorAll('#runs li').length === 2 && !(`+conflict+`) && `+state("completed"),
 		has("is being merged into yours"))
