@@ -10,6 +10,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/state"
+	"deepwork/session/why"
 )
 
 // A Caller says who makes a call, and what it may do. It is comparable.
@@ -96,6 +97,7 @@ type AwaitingStep struct {
 	Review                bool
 	Rounds                bool // its rounds are used up: the person says how to go on
 	Since                 time.Time
+	Why                   why.Why
 }
 
 // Command returns what the person runs at a terminal to see the outputs and decide. It contains no verdict,

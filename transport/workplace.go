@@ -34,6 +34,7 @@ import (
 	"deepwork/session/replies"
 	"deepwork/session/run"
 	"deepwork/session/state"
+	"deepwork/session/why"
 	"deepwork/session/workflow"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
@@ -60,9 +61,9 @@ func Leader(o Options, folder *state.Folder) attempt.Leader {
 		}()
 		if err := w.open(ctx, w.options(ctx, o, folder, l)); err != nil {
 			return board.RunEnd{
-				State:  board.Failed,
-				Step:   board.OrEmpty(l.Attempt.WorkflowStep),
-				Reason: fmt.Sprintf("Its sessions could not be opened: %v", err),
+				State: board.Failed,
+				Step:  board.OrEmpty(l.Attempt.WorkflowStep),
+				Why:   []why.Why{{Kind: why.Other, Said: fmt.Sprintf("Its sessions could not be opened: %v", err)}},
 			}
 		}
 

@@ -278,10 +278,10 @@ func (a *app) attention(ctx context.Context, engine *attempt.Engine) error {
 
 	var rows [][]string
 	for _, i := range r.Items {
-		rows = append(rows, []string{string(i.Kind), sinceText(optional(i.Since)), i.Title, i.Command})
+		rows = append(rows, []string{string(i.Kind), sinceText(optional(i.Since)), i.Title, optional(i.Why), i.Command})
 	}
-	a.out.Table([]show.Column{{Title: "KIND", State: true}, {Title: "AGE"}, {Title: "TITLE", Least: 30},
-		{Title: "COMMAND", Below: true}}, rows)
+	a.out.Table([]show.Column{{Title: "KIND", State: true}, {Title: "AGE"}, {Title: "TITLE", Least: 20},
+		{Title: "WHY", Least: 30, Optional: true}, {Title: "COMMAND", Below: true}}, rows)
 	if r.Truncated {
 		fmt.Fprintln(a.out, "Older attempts aren't listed.")
 	}

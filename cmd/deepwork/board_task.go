@@ -183,7 +183,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 		a.fields("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep),
 			optional(r.WorkflowSession)))
 	}
-	a.fields("said", optional(r.FinalMessage), "error", a.here(optional(r.Error)), "not pushed",
+	a.fields("said", optional(r.FinalMessage), "error", a.here(r.Why), "not pushed",
 		optional(r.PushError), "cost", costText(r.Cost))
 	if r.QueuedFollowUp != nil {
 		a.fields("queued", r.QueuedFollowUp.Prompt)

@@ -16,6 +16,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/run"
 	"deepwork/session/show"
+	"deepwork/session/why"
 	"deepwork/transport"
 )
 
@@ -460,7 +461,7 @@ func (a *app) stepNote(s *run.Step) string {
 
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
-	return text[strings.LastIndexByte(text, '\n')+1:]
+	return why.Line(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
 // printOutcome prints the state of a run, and what can be done next.

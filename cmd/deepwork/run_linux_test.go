@@ -103,7 +103,7 @@ func TestRunRetriesThenStopsAndResumes(t *testing.T) {
 	end := p.begin().exits(1)
 	testkit.Equal(t, fmt.Sprint(end.State, optional(end.StepID)), "failedb", "it ended")
 	testkit.ContainsAll(t, optional(end.Reason),
-		[]string{"3 agents ended without finishing it. ", "never connected to the MCP server"})
+		[]string{"3 agents ended without finishing it, last with exit code 3; ", "never connected to the MCP server"})
 
 	p.shows("exit code 3")
 	begun := p.begun("b")

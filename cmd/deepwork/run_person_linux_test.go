@@ -143,7 +143,7 @@ func TestRunSameOutputsForAPersonAgain(t *testing.T) {
 	now := p.waits("a", "")
 	p.review(now, "fail Say more")
 	testkit.Contains(t, optional(r.exits(1).Reason),
-		"A person did not pass its outputs, and the same ones were handed in again: Say more")
+		"a person (local) did not pass its outputs, and the same ones were handed in again: Say more")
 	r = p.resume()
 	p.review(p.waits("a", now.Waits[0].Since), "pass")
 	r.exits(0)

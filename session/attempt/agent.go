@@ -199,7 +199,7 @@ func (l *Lead) await(r *execution, cfg *config.Config, claimed bool) *outcome {
 	}
 
 	// The agent that had this slot may have used up the run's budget since the leader looked.
-	if why, err := l.OverBudget(ctx); err != nil || why != "" || ctx.Err() != nil {
+	if over, err := l.OverBudget(ctx); err != nil || over.Kind != "" || ctx.Err() != nil {
 		return r.notRun() // the leader gets the same answer
 	}
 	return nil

@@ -73,6 +73,7 @@ func (e *Engine) attemptDetails(
 		CreatedAt:       board.Stamp(a.CreatedAt),
 		UpdatedAt:       board.Stamp(a.UpdatedAt),
 	}
+	r.Why = board.WhyOf(x).Sentence()
 	r.Lead = task.AgentLeads
 	if a.Run != nil {
 		r.Lead = task.ServerLeads

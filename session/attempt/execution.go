@@ -20,6 +20,7 @@ import (
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/board"
 	"deepwork/session/store"
+	"deepwork/session/why"
 )
 
 // boardPatience limits how long one step waits for a board that another process has locked.
@@ -344,7 +345,7 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 	if r.row.StepID == "" && ending.State == task.Completed {
 		ending.Task = task.InReview
 	}
-	if _, err = r.tellDropped(ctx, b, &ending, end.dropped); err != nil {
+	if err = r.tellDropped(ctx, b, &ending, end.dropped); err != nil {
 		return err
 	}
 	if ending.Usage, err = r.engine.usageOf(ctx, b, r.row.AttemptID, r.row.Executor, end.usage); err != nil {
@@ -380,29 +381,36 @@ func (r *execution) resolved(ctx context.Context, b store.Board) bool {
 	return true
 }
 
-// tellDropped adds what was queued to the reason of an end that drops it, unless a person has dropped it. It returns
-// when that was queued, or zero. told is that of what the reason has already.
-func (r *execution) tellDropped(
-	ctx context.Context, b store.Board, ending *task.Ending, told time.Time,
-) (queued time.Time, err error) {
-	if r.row.StepID != "" || ending.State == task.Completed && !r.row.Lead || ending.State == task.Failed {
-		return queued, nil
+// dropped returns the follow-up that an end in this state drops, or nil; what a person has dropped is not told again.
+func (r *execution) dropped(ctx context.Context, b store.Board, state task.AttemptState) (*task.Queued, error) {
+	if r.row.StepID != "" || state == task.Completed && !r.row.Lead || state == task.Failed {
+		return nil, nil
 	}
 
 	now, err := b.AttemptDetails(ctx, r.row.AttemptID)
-	if err != nil || now.Session == nil || now.Session.Queued == nil || now.Execution.StopAsked != nil {
-		return queued, err
+	if err != nil || now.Session == nil || now.Execution.StopAsked != nil {
+		return nil, err
 	}
-	if queued = now.Session.Queued.At; queued.Equal(told) {
-		return queued, nil
+	return now.Session.Queued, nil
+}
+
+func whyDropped(q *task.Queued) why.Why {
+	return why.Why{Kind: why.Dropped, Said: board.Clip(q.Prompt)}
+}
+
+// tellDropped adds what was queued to the reason of an end that drops it. told is when what the reason has already was
+// queued.
+func (r *execution) tellDropped(ctx context.Context, b store.Board, ending *task.Ending, told time.Time) error {
+	q, err := r.dropped(ctx, b, ending.State)
+	if err != nil || q == nil || q.At.Equal(told) {
+		return err
 	}
-	text := fmt.Sprintf("The follow-up that was queued was dropped: %q.", board.Clip(now.Session.Queued.Prompt))
 	reason := &ending.Error
 	if ending.State == task.Completed {
 		reason = &ending.FinalMessage
 	}
-	*reason = new(strings.TrimSpace(board.OrEmpty(*reason) + " " + text))
-	return queued, nil
+	*reason = new(strings.TrimSpace(board.OrEmpty(*reason) + " " + whyDropped(q).Sentence()))
+	return nil
 }
 
 // wait waits for the end of the process. If this server closes first, the agent runs on.

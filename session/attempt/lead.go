@@ -22,6 +22,7 @@ import (
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/board"
 	"deepwork/session/store"
+	"deepwork/session/why"
 )
 
 // leadRun leads a run.
@@ -31,11 +32,11 @@ func (r *execution) leadRun() *outcome {
 		return l.follow()
 	}
 	if end.fate == stopped {
-		why := board.RunEnd{State: board.Stopped, Reason: board.StoppedByPerson}
+		run := stoppedRun("")
 		if r.interrupted.Load() {
-			why = board.RunEnd{State: board.Interrupted, Reason: interrupted}
+			run = interruptedRun("")
 		}
-		end = outcomeOfRun(why)
+		end = outcomeOfRun(run)
 	}
 	if end.fate == ended && r.recordLead() != nil { // so that it can be resumed, even without a workspace
 		return &outcome{fate: left}
@@ -124,16 +125,16 @@ func (l *Lead) follow() *outcome {
 	switch {
 	case end.State == board.Completed: // however its last agents ended
 	case r.interrupted.Load():
-		end = board.RunEnd{State: board.Interrupted, Step: end.Step, Reason: interrupted}
+		end = interruptedRun(end.Step)
 	case r.stopped():
-		end = board.RunEnd{State: board.Stopped, Step: end.Step, Reason: board.StoppedByPerson}
+		end = stoppedRun(end.Step)
 	case r.making.Err() != nil:
 		return &outcome{fate: left} // the server is closing: the next one continues
 	case ctx.Err() != nil:
 		end = board.RunEnd{
-			State:  board.Paused,
-			Step:   end.Step,
-			Reason: fmt.Sprintf("It has reached its time limit of %v.", l.Run.MaxTime),
+			State: board.Paused,
+			Step:  end.Step,
+			Why:   []why.Why{{Kind: why.Time, Most: l.Run.MaxTime.Seconds()}},
 		}
 	}
 	l.Run.End = &end
@@ -144,13 +145,14 @@ func (l *Lead) follow() *outcome {
 			return task.ErrEnded
 		}
 
-		ending := outcomeOfRun(end).Ending
-		dropped, err := r.tellDropped(ctx, b, &ending, end.Dropped)
+		dropped, err := r.dropped(ctx, b, outcomeOfRun(end).State)
 		if err != nil {
 			return err
 		}
-		end.Dropped = dropped
-		end.Reason = cmp.Or(board.OrEmpty(ending.Error), board.OrEmpty(ending.FinalMessage), end.Reason)
+		if dropped != nil && !dropped.At.Equal(end.Dropped) {
+			end.Dropped = dropped.At
+			end.Why = append(end.Why, whyDropped(dropped))
+		}
 		return l.Save(ctx)
 	})
 	if err != nil {
@@ -166,26 +168,37 @@ func (l *Lead) call(ctx context.Context) (end board.RunEnd) {
 			l.execution.engine.Log.Error("the leader of a run failed", "run", l.Attempt.ID, "error", fmt.Sprint(fault),
 				"trace", string(debug.Stack()))
 			end = board.RunEnd{
-				State:  board.Failed,
-				Step:   board.OrEmpty(l.Attempt.WorkflowStep),
-				Reason: fmt.Sprintf("Its leader failed, which is an error in deepwork; the log says where: %v", fault),
+				State: board.Failed,
+				Step:  board.OrEmpty(l.Attempt.WorkflowStep),
+				Why: []why.Why{{
+					Kind: why.Other,
+					Said: fmt.Sprintf("Its leader failed, which is an error in deepwork; the log says where: %v",
+						fault),
+				}},
 			}
 		}
 	}()
 	return l.execution.engine.o.Leader(telemetry.Under(ctx, RefOf(l.Attempt)), l)
 }
 
-// interrupted is the reason of runs whose process was asked to end.
-const interrupted = "It was interrupted."
+// stoppedRun is the end of a run that a person stopped.
+func stoppedRun(step string) board.RunEnd {
+	return board.RunEnd{State: board.Stopped, Step: step, Why: []why.Why{{Kind: why.Stopped}}}
+}
+
+// interruptedRun is the end of a run whose process was asked to end.
+func interruptedRun(step string) board.RunEnd {
+	return board.RunEnd{State: board.Interrupted, Step: step, Why: []why.Why{{Kind: why.Cut}}}
+}
 
 // outcomeOfRun returns the outcome of the leader's execution.
 func outcomeOfRun(end board.RunEnd) *outcome {
-	o := &outcome{Ending: task.Ending{Error: board.OrNull(end.Reason)}, dropped: end.Dropped}
+	o := &outcome{Ending: task.Ending{Error: board.OrNull(end.Reason())}, dropped: end.Dropped}
 	switch {
 	case end.State == board.Completed:
 		o.State = task.Completed
 		o.Error = nil
-		o.FinalMessage = board.OrNull(end.Reason)
+		o.FinalMessage = board.OrNull(end.Reason())
 	case end.State == board.Paused, end.State == board.Stopped:
 		o.State = task.Stopped
 	case end.State == board.Interrupted:
@@ -294,26 +307,23 @@ func (l *Lead) Warn(what string, err error) {
 	}
 }
 
-// OverBudget returns why the run should pause, or "".
-func (l *Lead) OverBudget(ctx context.Context) (string, error) {
+// OverBudget returns why the run should pause, or the zero Why.
+func (l *Lead) OverBudget(ctx context.Context) (w why.Why, err error) {
 	if l.Run.MaxCostUSD == nil && l.Run.MaxUnknown == nil {
-		return "", nil
+		return w, nil
 	}
 
 	sum, err := l.records.Spent(ctx, l.Attempt.TaskID, l.Attempt.ID)
 	if err != nil {
-		return "", err
+		return w, err
 	}
 	switch {
 	case l.Run.MaxCostUSD != nil && sum.MicroUSD >= board.MicroUSD(*l.Run.MaxCostUSD):
-		return fmt.Sprintf("Its agents have cost %s USD, and its budget is %s USD.",
-			board.Decimal(board.USD(sum.MicroUSD)), board.Decimal(*l.Run.MaxCostUSD)), nil
+		w = why.Why{Kind: why.Cost, Amount: board.USD(sum.MicroUSD), Most: *l.Run.MaxCostUSD}
 	case l.Run.MaxUnknown != nil && sum.Unknown >= *l.Run.MaxUnknown:
-		return fmt.Sprintf("%d of its agents have ended with an unknown cost, and at most %d may.", sum.Unknown,
-			*l.Run.MaxUnknown), nil
+		w = why.Why{Kind: why.Unknown, Amount: float64(sum.Unknown), Most: float64(*l.Run.MaxUnknown)}
 	}
-
-	return "", nil
+	return w, nil
 }
 
 // Reviewed records what an executor (NAME or NAME:VARIANT) that reviewed the run's work has printed, so that

@@ -145,7 +145,7 @@ func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration)
 				"of the project is started there.",
 				x.Place.Describe(), after, workOf(a))
 			end := task.Ending{State: task.Interrupted, Error: &why}
-			if _, err = (&execution{engine: e, row: x}).tellDropped(ctx, b, &end, time.Time{}); err == nil {
+			if err = (&execution{engine: e, row: x}).tellDropped(ctx, b, &end, time.Time{}); err == nil {
 				_, _, err = b.EndExecution(ctx, x.ID, end)
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
+	"deepwork/session/why"
 )
 
 // leads is a Leader that runs agents with these prompts one after the other, all for one step, and then
@@ -59,7 +60,7 @@ func ending(end board.RunEnd) func(*Options) {
 	return func(o *Options) { o.Leader = func(context.Context, *Lead) board.RunEnd { return end } }
 }
 
-var unfinished = board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}
+var unfinished = board.RunEnd{State: board.Failed, Step: "write", Why: []why.Why{{Kind: why.Agent, Tries: 3}}}
 
 func (s *server) run(id string) *board.RunReply {
 	s.t.Helper()
@@ -175,7 +176,7 @@ func TestARunThatIsStoppedWhileItWaits(t *testing.T) {
 	s = p.open(passive)
 	s.resumes(made.RunID, "")
 	testkit.Equal(t, string(s.stopAttempt(made.RunID).State)+": "+deref(s.run(made.RunID).Reason),
-		"stopped: "+board.StoppedByPerson)
+		"stopped: "+"It was stopped.")
 }
 
 // A run whose workspace could not be made, or that was interrupted while it was made, goes on when it is resumed:
@@ -257,7 +258,7 @@ func TestTheTimeOfARunGoesOn(t *testing.T) {
 	testkit.True(t, !(<-ends).Before(resumed.Add(time.Second)), "it was resumed, and counts from its start")
 	testkit.Until(t, "paused", func() bool { return s.run(id).State == board.Paused })
 	testkit.Equal(t, deref(s.run(id).Reason),
-		`It has reached its time limit of 1s. The follow-up that was queued was dropped: "use short words".`)
+		"It has reached its time limit of 1s.\nThe follow-up that was queued was dropped: \"use short words\".")
 }
 
 // A process that leads no runs, such as a worker, leaves them to others: those that wait, and those whose
@@ -427,9 +428,9 @@ func TestARunWhoseWorkflowWasAborted(t *testing.T) {
 				Step:      "write",
 			})
 			return board.RunEnd{
-				State:  board.Failed,
-				Step:   "write",
-				Reason: fmt.Sprint("The workflow was aborted: ", err),
+				State: board.Failed,
+				Step:  "write",
+				Why:   []why.Why{{Kind: why.Aborted, Said: fmt.Sprint(err)}},
 			}
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
+	"deepwork/session/why"
 )
 
 // The kinds of things that need a person.
@@ -76,12 +77,17 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 		if kind == "" {
 			continue
 		}
+		said, err := v.why(ctx, &a, state, &run)
+		if err != nil {
+			return nil, err
+		}
 
 		all = append(all, Attention{
 			Kind:    kind,
 			ID:      a.AttemptID,
 			State:   &state,
 			Title:   a.Title,
+			Why:     OrNull(said),
 			Since:   new(Stamp(a.Since)),
 			Command: command,
 			TaskID:  a.TaskID,
@@ -151,6 +157,26 @@ func (v View) needs(
 		return AttentionFailed, "deepwork board tail " + Short(a.AttemptID), nil
 	}
 	return AttentionReview, "deepwork board diff " + Short(a.AttemptID), nil
+}
+
+// why says why an attempt in a state needs a person, or returns "". run is the attempt's own, or empty.
+func (v View) why(ctx context.Context, a *task.Attention, state State, run *Run) (string, error) {
+	switch {
+	case state == Conflicted:
+		return why.Why{Kind: why.Conflict}.Sentence(), nil
+	case run.End != nil:
+		return run.End.Reason(), nil
+	case a.State.Open() && state == Interrupted:
+		return why.Why{Kind: why.Gone}.Sentence(), nil
+	}
+	now, err := v.AttemptDetails(ctx, a.AttemptID)
+	if errors.Is(err, task.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", Fault("reading an attempt", err)
+	}
+	return WhyOf(now.Execution).Sentence(), nil
 }
 
 // unclearLimits returns the steps of runs that wait for a limit without a known end.
@@ -227,6 +253,7 @@ func StepAttention(s session.AwaitingStep) Attention {
 		Kind:    AttentionStep,
 		ID:      s.SessionID,
 		Title:   fmt.Sprintf("Step %s: %s", s.Step, s.Goal),
+		Why:     OrNull(s.Why.Sentence()),
 		Since:   new(Stamp(s.Since)),
 		Command: s.Command(),
 		Waits:   &s,

@@ -256,7 +256,7 @@ func TestRunsOnABoard(t *testing.T) {
 		got = append(got, r.RunID+" "+string(r.State)+" "+r.Workflow)
 	}
 	testkit.Same(t, got, []string{waits.ID + " queued texts/write", ended.ID + " stopped texts/write"})
-	testkit.True(t, *all[1].Reason == StoppedByPerson && len(testkit.Get(s.Runs(ctx, eve)).Must(t)) == 0,
+	testkit.True(t, *all[1].Reason == "It was stopped." && len(testkit.Get(s.Runs(ctx, eve)).Must(t)) == 0,
 		"it ended otherwise, or another caller has runs")
 	testkit.Equal(t, *testkit.Get(s.GetRun(ctx, me, RunArgs{ended.ID})).Must(t).SessionID, "0a1b2c3d")
 	refused(t, testkit.Get(s.GetRun(ctx, me, RunArgs{plain.ID})).Err(), session.ToolError, "unknown_run", plain.ID)

@@ -770,3 +770,27 @@ func TestInAWorkspace(t *testing.T) {
 	refused(t, w.missing("x"), session.StateError, codes.NoDatabase,
 		config.StoreEnv+", or store in the user's own config")
 }
+
+// Why an agent has not completed its work, without what programs print for programs.
+func TestWhyAnAgentEnded(t *testing.T) {
+	const stderr = "The agent ended with exit code 1. Its last lines on stderr:\n"
+	now := time.Now()
+	for want, x := range map[string]task.Execution{
+		"":                {State: task.Completed, Error: new("x")},
+		"It was stopped.": {State: task.Stopped, ExitCode: new(0)},
+		"The agent ended with exit code 1: no network.": {State: task.Failed, ExitCode: new(1),
+			Error: new(stderr + "no network\ngiving up")},
+		"The agent ended with exit code 1: API Error: 401 log in.": {State: task.Failed, ExitCode: new(1),
+			Error: new(stderr + `{"cut": `), FinalMessage: new(`API Error: 401 {"error":{"message":"log in"}}`)},
+		"The agent ended by a signal.": {State: task.Failed, ExitCode: new(-1), Error: new("It was ended by SIGKILL.")},
+		"It was ended by a limit of the step: timeout, 5m.": {State: task.Failed, ExitCode: new(-1), OverLimit: true,
+			Error: new("It was ended by a limit of the step: timeout, 5m.")},
+		"A limit of the agent's provider ended it: 429.": {State: task.Failed, ExitCode: new(1), LimitedUntil: &now,
+			Error: new(stderr + "429")},
+		"The machine m2 was gone for more than 1m.": {State: task.Interrupted,
+			Error: new("The machine m2 was gone for more than 1m.")},
+	} {
+		testkit.Equal(t, WhyOf(&x).Sentence(), want)
+	}
+	testkit.Equal(t, WhyOf(&task.Execution{State: task.Running}).Kind, "")
+}

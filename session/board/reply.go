@@ -133,6 +133,7 @@ type Attention struct {
 	ID      string  `json:"id"`
 	State   *State  `json:"state"`
 	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
+	Why     *string `json:"why" jsonschema:"why it stopped or waits, in a sentence"`
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC"`
 	Command string  `json:"command"`
 

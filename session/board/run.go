@@ -6,9 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/outputs"
+	"deepwork/session/why"
 )
 
 // A Run is what the leader of an attempt keeps on the board (task.Attempt.Run).
@@ -37,16 +39,41 @@ type Run struct {
 // A RunEnd says how a run ended, as far as its leader knows.
 type RunEnd struct {
 	// Completed, Failed (at a step that no agent finished), Stopped (by a person), Paused or Interrupted
-	State  State  `json:"state"`
-	Step   string `json:"step,omitempty"`   // the step at which it stopped
-	Reason string `json:"reason,omitempty"` // a sentence for people; "" if it is complete
-	Named  bool   `json:"named,omitempty"`  // Reason names the step
-	// when the follow-up was queued that the run's end has dropped, as Reason says; zero means that none was
+	State State     `json:"state"`
+	Step  string    `json:"step,omitempty"` // the step at which it stopped
+	Why   []why.Why `json:"why,omitempty"`  // of each step that failed; or of the run
+	// when the follow-up was queued that the run's end has dropped, as Why says; zero means that none was
 	Dropped time.Time `json:"dropped,omitzero"`
 }
 
-// StoppedByPerson is the reason of a run that a person stopped.
-const StoppedByPerson = "It was stopped."
+// Reason says why the run ended, a sentence for each reason.
+func (e *RunEnd) Reason() string {
+	var all []string
+	for _, w := range e.Why {
+		all = append(all, w.Sentence())
+	}
+	return strings.Join(all, "\n")
+}
+
+// WhyOf returns why an ended agent has not completed its work.
+func WhyOf(x *task.Execution) (w why.Why) {
+	if x.State == task.Completed || !x.State.Ended() {
+		return w
+	}
+	first, stderr, _ := strings.Cut(OrEmpty(x.Error), "\n")
+	printed := cmp.Or(why.Line(stderr), why.Line(OrEmpty(x.FinalMessage)))
+	switch {
+	case x.LimitedUntil != nil:
+		return why.Why{Kind: why.Limit, Said: printed}
+	case x.State == task.Failed && x.ExitCode != nil && !x.OverLimit:
+		return why.Why{Kind: why.Agent, ExitCode: *x.ExitCode, Said: printed}
+	case x.Error != nil:
+		return why.Why{Kind: why.Other, Said: why.Line(first)}
+	case x.State == task.Stopped:
+		return why.Why{Kind: why.Stopped}
+	}
+	return w
+}
 
 // CheckBudgets returns an error for callers if one of the run's budgets is out of range.
 func (r *Run) CheckBudgets() error {

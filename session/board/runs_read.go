@@ -12,6 +12,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/outputs"
 	"deepwork/session/store"
+	"deepwork/session/why"
 )
 
 // RunReply answers get_run.
@@ -196,11 +197,11 @@ func (b *Board) newRunReply(ctx context.Context, at *task.Attempt, run *Run) *Ru
 	r.TraceID, r.Waits = OrNull(r.Trace.ID), waitsOf(run, r.Open)
 	switch end := run.End; {
 	case end != nil && !r.Open:
-		r.Step, r.Reason = OrNull(end.Step), OrNull(end.Reason)
+		r.Step, r.Reason = OrNull(end.Step), OrNull(end.Reason())
 	case at.State == task.Stopped && r.Reason == nil:
-		r.Reason = new(StoppedByPerson) // stopped while it had no leader
+		r.Reason = new(why.Why{Kind: why.Stopped}.Sentence()) // while it had no leader
 	case r.Open && r.State == Interrupted:
-		r.Reason = new("The process that led it is gone. A server of the project leads it on, or 'deepwork run " +
+		r.Reason = new(why.Why{Kind: why.Gone}.Sentence() + " A server of the project leads it on, or 'deepwork run " +
 			"resume " + Short(at.ID) + "'.")
 	case r.State == WaitingForYou, r.State == WaitingForLimit:
 		r.Reason = new(r.waitsText())

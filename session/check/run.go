@@ -142,7 +142,7 @@ func (r *Runner) one(ctx context.Context, c *Content, i int) (*judging.Verdict, 
 	if !v.Passed {
 		v.Feedback = explain(k, &o)
 		if tail := process.Tail(o.Output, shownLines); tail != "" {
-			v.Feedback += " Its last lines:\n" + tail
+			v.Feedback += judging.LastLines + tail
 		}
 	}
 	return v, nil

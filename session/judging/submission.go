@@ -100,6 +100,9 @@ type CheckRun struct {
 	Ends    bool     `json:"ends,omitempty"`    // it only ends rounds, and fails no step
 }
 
+// LastLines stands in the feedback of a check before the last lines that it has printed.
+const LastLines = " Its last lines:\n"
+
 // A RoundEnd is the result of the program that ends a form's rounds, and what a person adds after the last one.
 type RoundEnd struct {
 	Passed bool   `json:"passed"`

@@ -18,6 +18,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/attempttest"
 	"deepwork/session/board"
+	"deepwork/session/why"
 )
 
 // An attempt is merged, pushed, and merged again after more work; conflicts lie in its worktree.
@@ -372,7 +373,7 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 // A run that has stopped at a step can go on and needs a person, though what it has so far is merged.
 func TestAStoppedRunIsNotDoneWhenMerged(t *testing.T) {
 	p, s := newMerger(t, leads(func(*attempt.Lead) board.RunEnd {
-		return board.RunEnd{State: board.Failed, Step: "b", Reason: "No agent finished it."}
+		return board.RunEnd{State: board.Failed, Step: "b", Why: []why.Why{{Kind: why.Agent, Tries: 3}}}
 	}))
 	id := s.runs(false).RunID
 	s.reaches(id, task.Failed)

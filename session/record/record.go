@@ -29,6 +29,7 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/state"
 	"deepwork/session/store"
+	"deepwork/session/why"
 )
 
 // storeTimeout is how long a call waits for the store. It is longer than the store's own timeout, since
@@ -399,6 +400,7 @@ type OpenStep struct {
 	Asked  time.Time `json:"asked,omitzero"`
 	Rounds bool      `json:"rounds,omitempty"` // the person is asked about used up rounds
 	Shown  time.Time `json:"shown,omitzero"`   // when the agent was told to review the outputs itself
+	Why    why.Why   `json:"why,omitzero"`
 }
 
 // A Waiting says what may wait for a person in an active session. It is a column of the session's row.
@@ -423,7 +425,7 @@ func waitingOf(s *machine.State) string {
 
 		// a person has let through what was handed in before
 		since := func(at time.Time) bool { return !p.HasGrant() || at.After(p.Granted.At) }
-		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.FailedTries()}
+		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.FailedTries(), Why: p.Why()}
 		if u := p.AsksPerson(); u != nil && since(u.Turn().At) {
 			step.Asked, step.Rounds = u.Turn().At, u.Turn().About != ""
 		}

@@ -52,7 +52,7 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 			return err
 		}
 		if err != nil {
-			d.failed[j.stepRef] = reason(err)
+			d.failed[j.stepRef] = whyOf(err)
 			continue
 		}
 		x := &agent{stepRef: j.stepRef}
@@ -136,7 +136,7 @@ func (d *leader) end(x *agent) {
 	case board.Passing(x.err):
 		d.agentError = x.err
 	case x.err != nil:
-		d.failed[x.stepRef] = reason(x.err)
+		d.failed[x.stepRef] = whyOf(x.err)
 	}
 	d.silent[x.stepRef] = !x.called
 }

@@ -17,6 +17,7 @@ import (
 	"deepwork/session/judging"
 	"deepwork/session/machine"
 	"deepwork/session/replies"
+	"deepwork/session/why"
 )
 
 // A job is a step that needs an agent.
@@ -57,7 +58,7 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now dueWork, err
 			a.finished()
 		}
 	}
-	maps.DeleteFunc(d.failed, func(p stepRef, _ string) bool { return !now.open[p] }) // a person has finished the step
+	maps.DeleteFunc(d.failed, func(p stepRef, _ why.Why) bool { return !now.open[p] }) // a person has finished it
 	return now, nil
 }
 
@@ -67,8 +68,8 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 	const remedy = "Begin the step again on the page of session %s, then resume the run."
 	child, err := d.workplace.State(ctx, id)
 	if session.CodeOf(err) == codes.UnknownSession {
-		d.failed[p] = fmt.Sprintf("the session %s of its workflow is gone: it was pruned or removed. "+remedy, id,
-			p.session)
+		d.failed[p] = why.Why{Kind: codes.UnknownSession, Said: fmt.Sprintf(
+			"the session %s of its workflow is gone: it was pruned or removed. "+remedy, id, p.session)}
 		return nil
 	}
 	if err != nil {
@@ -82,7 +83,7 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 		return err
 	}
 	if child.Status == machine.Aborted {
-		d.failed[p] = fmt.Sprintf("its workflow was aborted. "+remedy, p.session)
+		d.failed[p] = why.Why{Kind: why.Other, Said: fmt.Sprintf("its workflow was aborted. "+remedy, p.session)}
 		return nil
 	}
 	if _, waits, err := d.person(ctx, s, p, now); waits || err != nil {
@@ -91,14 +92,14 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 	// its outputs are those of its workflow
 	r, err := d.workplace.Finish(ctx, p.session, p.step, new(judging.Submission))
 	if _, refused := errors.AsType[*session.Error](err); refused && !board.Passing(err) {
-		d.failed[p] = reason(err)
+		d.failed[p] = whyOf(err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if now.moved = r.Status != replies.NeedsWork || r.Waiting() != nil; !now.moved {
-		d.failed[p] = deref(r.Feedback)
+		d.failed[p] = why.Why{Kind: why.Other, Said: deref(r.Feedback)}
 	}
 	return nil
 }
@@ -126,8 +127,8 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 			}
 			continue
 		}
-		if why := checksFailed(s.Progress(m.StepID), d.attemptLead.Since); why != "" {
-			d.failed[p] = why
+		if w := checksFailed(s.Progress(m.StepID), d.attemptLead.Since); w.Kind != "" {
+			d.failed[p] = w
 			if a != nil {
 				a.cancel() // it would only fail again
 			}
@@ -137,7 +138,7 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 		if err != nil {
 			return err
 		}
-		if waits || a != nil || d.failed[p] != "" {
+		if waits || a != nil || d.failed[p].Kind != "" {
 			continue
 		}
 
@@ -173,8 +174,8 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *dueWork) error
 			ended = slices.DeleteFunc(ended, func(c *machine.State) bool { return c.StartedAt.Before(of.StartedAt) })
 		}
 		j := job{p, s, reply, before, ended, told}
-		if why := d.exhausted(j); why != "" {
-			d.failed[p] = why
+		if w := d.exhausted(j); w.Kind != "" {
+			d.failed[p] = w
 			continue
 		}
 		if until := limit.Over(j.executions, d.attemptLead.Since); until.After(time.Now()) {

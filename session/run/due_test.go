@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +21,7 @@ import (
 	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/store"
+	"deepwork/session/why"
 )
 
 const root, child = "12345678", "87654321"
@@ -94,8 +94,8 @@ func asText(d *leader, now dueWork, err error) string {
 	if now.moved {
 		all = append(all, "moved")
 	}
-	for p, why := range d.failed {
-		all = append(all, p.step+" failed: "+why)
+	for p, w := range d.failed {
+		all = append(all, p.step+" failed: "+w.Sentence())
 	}
 	for p, a := range d.agents {
 		if a.timer != nil && a.timer.Stop() {
@@ -129,7 +129,11 @@ func TestTheEndOfAnAgent(t *testing.T) {
 		d.agents[p] = &c.x
 		testkit.Works(t, d.start(t.Context(), []job{{stepRef: stepRef{root, "b"}}}), "more than may run at once")
 		d.end(&c.x)
-		testkit.Equal(t, fmt.Sprint(slices.Collect(maps.Values(d.failed)), " ", d.cut, " ", d.agentError, " ",
+		var said []string
+		for _, w := range d.failed {
+			said = append(said, w.Said)
+		}
+		testkit.Equal(t, fmt.Sprint(said, " ", d.cut, " ", d.agentError, " ",
 			d.unmerged[p]), c.want, "%s", name)
 		testkit.True(t, !c.x.timer.Stop(), "%s: %+v", name, d)
 		testkit.Need(t, len(d.agents) == 0, "%s: %+v", name, d)
@@ -186,7 +190,9 @@ func TestWhatIsDue(t *testing.T) {
 		StepID: "a",
 		Submissions: slices.Repeat([]*judging.Submission{
 			new(judging.Submission).To(judging.ByProgram, nil, begun).To("",
-				[]*judging.Verdict{{Kind: judging.ByProgram, RunEach: "tests", Feedback: "no"}}, lead.Since.Add(1)),
+				[]*judging.Verdict{{Kind: judging.ByProgram, Feedback: "no",
+					Check: &judging.CheckRun{Command: []string{"make"}}}},
+				lead.Since.Add(1)),
 		}, maxFailedChecks),
 	}
 	for name, c := range map[string]struct {
@@ -200,10 +206,10 @@ func TestWhatIsDue(t *testing.T) {
 		"steps of a group":            {"a:completed b c", nil, "b", nil, "c"},
 		"an agent whose step is over": {"a", nil, "b", nil, "a; b is to end"},
 		"what failed": {"a b", nil, "", func(d *leader, _ *called) {
-			d.failed[stepRef{root, "a"}] = "no"
-		}, "b; a failed: no"},
+			d.failed[stepRef{root, "a"}] = why.Why{Kind: why.Other, Said: "no"}
+		}, "b; a failed: No."},
 		"what failed and a person finished": {"a:completed b", nil, "", func(d *leader, _ *called) {
-			d.failed[stepRef{root, "a"}] = "no"
+			d.failed[stepRef{root, "a"}] = why.Why{Kind: why.Other, Said: "no"}
 		}, "b"},
 		"a person is asked": {"a", asked(), "a", nil,
 			"waits for person at a, 0 tries; again within 10s; a is to end"},
@@ -250,7 +256,7 @@ func TestWhatIsDue(t *testing.T) {
 		"it ends while the leader looks": {"a b", calls, "b", meanwhile(machine.Completed), "moved"},
 		"it is aborted meanwhile":        {"a", calls, "", meanwhile(machine.Aborted), "moved"},
 		"it is aborted": {"a b", calls, "", begins(machine.Aborted),
-			"b; a failed: its workflow was aborted. Begin the step again on the page of session 12345678, then " +
+			"b; a failed: Its workflow was aborted. Begin the step again on the page of session 12345678, then " +
 				"resume the run."},
 		"it is complete, and a person " +
 			"must act": {"a b", calls, "",
@@ -271,7 +277,7 @@ func TestWhatIsDue(t *testing.T) {
 		"it is gone": {"a b", calls, "", func(_ *leader, w *called) {
 			delete(w.states, child)
 		},
-			"b; a failed: the session 87654321 of its workflow is gone: it was pruned or removed. Begin the step " +
+			"b; a failed: The session 87654321 of its workflow is gone: it was pruned or removed. Begin the step " +
 				"again on the page of session 12345678, then resume the run."},
 		"a limit whose end is known": {"a", nil, "", limited(time.Hour),
 			"waits for limit at a, 0 tries; again within 1h0m0s"},
@@ -283,9 +289,9 @@ func TestWhatIsDue(t *testing.T) {
 			before(slices.Repeat([]task.Execution{{State: task.Completed, CreatedAt: begun}}, 2)...),
 			"b; a failed: 2 agents ended without finishing it."},
 		"checks that fail again and again": {"a", checks, "", nil,
-			"a failed: Its checks failed 10 times. Check 'tests': no"},
+			"a failed: Step a: check `make` failed ten times: no."},
 		"while its agent works": {"a", checks, "a", nil,
-			"a failed: Its checks failed 10 times. Check 'tests': no; a is to end"},
+			"a failed: Step a: check `make` failed ten times: no.; a is to end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &machine.State{SessionID: root, Revision: 1, Status: machine.Active, CurrentStepID: "a"}
@@ -389,7 +395,7 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 	failed := func(by judging.Kind, said ...string) *machine.StepProgress {
 		all := []*judging.Verdict{{Kind: by, Passed: true, Feedback: "fine"}}
 		for _, s := range said {
-			v := &judging.Verdict{Kind: by, RunEach: "tests", Feedback: s}
+			v := &judging.Verdict{Kind: by, By: "ada", RunEach: "tests", Feedback: s}
 			if by == judging.ByProgram {
 				v.Check = &judging.CheckRun{Command: []string{"make", "test"}}
 			}
@@ -408,7 +414,8 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		told         string
 		agent, human string
 	}{
-		"told": {person, "It hung.", "It hung.", " It hung."},
+		"told": {person, "It hung.", "It hung.",
+			"Step draft: a person (ada) did not pass its outputs: Too long."},
 		"nothing": {nil, "",
 			`finished_step has not accepted it yet. It expects the outputs "doc" (file), "notes" (string, optional).`,
 			""},
@@ -417,30 +424,31 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 			""},
 		"checks": {failed(judging.ByProgram, " one ", "two"), "",
 			"its checks failed.\n\nCheck 'tests' (make test): one\n\nCheck 'tests' (make test): two",
-			" Its check 'tests' failed:  one "},
+			"Step draft: check `make test` failed: one."},
 		"review": {failed(judging.ByReviewer, "one", " two"), "", "its last review did not pass.\n\none\n\ntwo",
-			" Its last review did not pass: one two"},
+			"Step draft: its review failed: one."},
 		"person": {person, "", "a person looked at its outputs, and does not pass them. The same outputs are not " +
-			"shown to them again: change them.\n\nToo long.", " A person did not pass its outputs: Too long."},
+			"shown to them again: change them.\n\nToo long.",
+			"Step draft: a person (ada) did not pass its outputs: Too long."},
 		"same again": {again, "", "a person looked at its outputs, and does not pass them. The same outputs are not " +
 			"shown to them again: change them.\n\nToo long.",
-			" A person did not pass its outputs, and the same ones were handed in again: Too long."},
+			"Step draft: a person (ada) did not pass its outputs: Too long."},
 	} {
 		s := &machine.State{}
 		if c.of != nil {
 			s.StepProgress = s.StepProgress.Set("draft", c.of)
 		}
 		testkit.Equal(t, missing(step, s, c.told), c.agent, "%s", name)
-		testkit.Equal(t, lastSaid(c.of, c.told), c.human, "%s", name)
+		testkit.Equal(t, c.of.Why().Sentence(), c.human, "%s", name)
 	}
 	p := failed(judging.ByProgram, "no")
 	for n := 1; n <= maxFailedChecks; n++ {
-		testkit.Equal(t, checksFailed(p, at.Add(-1)) != "", n == maxFailedChecks, "after %d", n)
-		testkit.Equal(t, checksFailed(p, at), "", "of before")
+		testkit.Equal(t, checksFailed(p, at.Add(-1)).Kind != "", n == maxFailedChecks, "after %d", n)
+		testkit.Equal(t, checksFailed(p, at).Kind, "", "of before")
 		p.Submissions = append(p.Submissions, p.Submissions[0])
 	}
 	p.CompletedAt = &at
-	testkit.True(t, checksFailed(p, at.Add(-1)) == "" && checksFailed(nil, at) == "",
+	testkit.True(t, checksFailed(p, at.Add(-1)).Kind == "" && checksFailed(nil, at).Kind == "",
 		"a step that is done, or not begun, is given up")
 
 	for _, c := range []struct {

@@ -239,36 +239,39 @@ func TestField01_WhatCountsAsATry(t *testing.T) {
 	testkit.Equal(t, d.exhausted(job{
 		state:      new(machine.State),
 		executions: append(none, x(task.Failed, 1), x(task.Completed, 1)),
-	}), "")
+	}).Sentence(), "")
 	testkit.Equal(t, d.exhausted(job{
 		state:      new(machine.State),
 		executions: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1)),
-	}), "3 agents ended without finishing it. its error.")
+	}).Sentence(), "3 agents ended without finishing it: its error.")
 	loggedOut := x(task.Failed, 1)
 	loggedOut.FinalMessage = new("Please run\n/login")
 	before := []task.Execution{loggedOut, x(task.Failed, 1), x(task.Failed, 1)}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: before}),
-		`3 agents ended without finishing it. its error. The last one said: "Please run /login".`)
-
-	before[0].Error = new("On stderr: Please run /login")
-	testkit.True(t, !strings.Contains(d.exhausted(job{state: new(machine.State), executions: before}), "said"),
-		"what its error says is repeated")
+	before[0].Error, before[0].ExitCode = nil, new(4)
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: before}).Sentence(),
+		"3 agents ended without finishing it, last with exit code 4: Please run.")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: before, refusal: "It changed."}).Sentence(),
+		"3 agents ended without finishing it: It changed.")
+	testkit.Equal(t, d.exhausted(job{
+		stepRef: stepRef{step: "merge:a[0]"}, state: new(machine.State), executions: before, refusal: "In x.",
+	}).Sentence(), "Its merge has conflicts: In x.")
 
 	cut := x(task.Interrupted, 1)
 	cut.ID, d.cut = "cut", map[string]bool{"cut": true}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(none, cut, cut, cut)}),
-		"3 agents ended without finishing it. its error.")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(none, cut, cut, cut)}).Sentence(),
+		"3 agents ended without finishing it: its error.")
 
 	rows := slices.Repeat([]task.Execution{limited}, board.MaxLimits-1)
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(rows, x(task.Failed, 1), limited)}),
+	testkit.Equal(t, d.exhausted(
+		job{state: new(machine.State), executions: append(rows, x(task.Failed, 1), limited)}).Sentence(),
 		"")
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(rows, limited)}),
-		"A limit of its agent's provider ended 10 agents in a row. Resume the run when the limit is over. its error")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), executions: append(rows, limited)}).Sentence(),
+		"A limit of its agent's provider ended 10 agents in a row; resume the run when the limit is over.")
 	d.silent = map[stepRef]bool{{}: true}
 	testkit.Contains(t, d.exhausted(job{
 		state:      new(machine.State),
 		executions: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)},
-	}), "never connected to the MCP server deepwork-run")
+	}).Sentence(), "never connected to the MCP server deepwork-run")
 }
 
 // An away is a Workplace whose database does not answer for a while, and then says something else.
@@ -314,7 +317,7 @@ func TestLeadWaitsForItsStores(t *testing.T) {
 		at, l := new(away), &attempt.Lead{Attempt: new(task.Attempt), Run: board.Run{SessionID: "01234567"}}
 		end := Lead(t.Context(), l, at, 2)
 		testkit.Equal(t, end.State, board.Failed, "%+v after %d looks", end, at.asked)
-		testkit.Equal(t, end.Reason, "it is damaged", "%+v after %d looks", end, at.asked)
+		testkit.Equal(t, end.Reason(), "It is damaged.", "%+v after %d looks", end, at.asked)
 		testkit.Equal(t, at.asked, 20, "%+v after %d looks", end, at.asked)
 
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

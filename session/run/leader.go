@@ -18,6 +18,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/why"
 )
 
 // A stepRef identifies a step of a session, which is what an agent works on.
@@ -29,10 +30,10 @@ type leader struct {
 	workplace   Workplace
 
 	retries int
-	agents  map[stepRef]*agent // the running agents
-	failed  map[stepRef]string // steps that get no more agents, and why
-	cut     map[string]bool    // executions cut short while this leader led, which count as tries
-	silent  map[stepRef]bool   // whether the step's last agent has not connected to the endpoint
+	agents  map[stepRef]*agent  // the running agents
+	failed  map[stepRef]why.Why // steps that get no more agents, and why
+	cut     map[string]bool     // executions cut short while this leader led, which count as tries
+	silent  map[stepRef]bool    // whether the step's last agent has not connected to the endpoint
 	// unmerged has, for a step that merges an item, what an agent has to do first in the item's worktree; ""
 	// means that the merge is to be tried.
 	unmerged map[stepRef]string
@@ -59,7 +60,7 @@ func newLeader(l *attempt.Lead, at Workplace, retries int) *leader {
 		workplace:   at,
 		retries:     retries,
 		agents:      map[stepRef]*agent{},
-		failed:      map[stepRef]string{},
+		failed:      map[stepRef]why.Why{},
 		silent:      map[stepRef]bool{},
 		cut:         map[string]bool{},
 		unmerged:    map[stepRef]string{},
@@ -81,7 +82,7 @@ func (d *leader) run(ctx context.Context) board.RunEnd {
 		d.attemptLead.RemoveItems(ctx, "") // the worktrees of dropped items
 	}
 	if err != nil && ctx.Err() == nil {
-		end = board.RunEnd{State: board.Failed, Step: end.Step, Reason: reason(err)}
+		end = board.RunEnd{State: board.Failed, Step: end.Step, Why: []why.Why{whyOf(err)}}
 	}
 	return end
 }
@@ -153,9 +154,9 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 			return board.RunEnd{State: board.Completed}, nil
 		case machine.Aborted:
 			return board.RunEnd{
-				State:  board.Failed,
-				Step:   s.CurrentStepID,
-				Reason: "The workflow was aborted: " + cmp.Or(deref(s.AbortReason), "no reason was given."),
+				State: board.Failed,
+				Step:  s.CurrentStepID,
+				Why:   []why.Why{{Kind: why.Aborted, Said: cmp.Or(deref(s.AbortReason), "no reason was given.")}},
 			}, nil
 		}
 
@@ -171,10 +172,10 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 		}
 
 		if (len(due.steps) > 0 || len(d.agents) > 0) && !d.ending() {
-			if why, err := d.attemptLead.OverBudget(ctx); err != nil {
+			if over, err := d.attemptLead.OverBudget(ctx); err != nil {
 				return end, err
-			} else if why != "" {
-				return board.RunEnd{State: board.Paused, Step: s.CurrentStepID, Reason: why}, nil
+			} else if over.Kind != "" {
+				return board.RunEnd{State: board.Paused, Step: s.CurrentStepID, Why: []why.Why{over}}, nil
 			}
 			if err := d.start(ctx, due.steps); outdated(err) {
 				continue
@@ -199,24 +200,26 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 func (d *leader) stuckEnd(step string) board.RunEnd {
 	if len(d.failed) == 0 {
 		return board.RunEnd{
-			State:  board.Failed,
-			Step:   step,
-			Reason: "No step of the workflow is left to do, and it is not complete; look at its session.",
+			State: board.Failed,
+			Step:  step,
+			Why: []why.Why{{
+				Kind: why.Other,
+				Said: "No step of the workflow is left to do, and it is not complete; look at its session.",
+			}},
 		}
 	}
 
-	var steps, reasons []string
+	var steps []string
+	end := board.RunEnd{State: board.Failed}
 	for _, p := range slices.SortedFunc(maps.Keys(d.failed), func(a, b stepRef) int {
 		return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.step, b.step))
 	}) {
-		steps, reasons = append(steps, p.step), append(reasons, fmt.Sprintf("Step %s: %s", p.step, d.failed[p]))
+		w := d.failed[p]
+		w.Step = p.step
+		steps, end.Why = append(steps, p.step), append(end.Why, w)
 	}
-	return board.RunEnd{
-		State:  board.Failed,
-		Step:   strings.Join(steps, ", "),
-		Reason: strings.Join(reasons, "\n"),
-		Named:  true,
-	}
+	end.Step = strings.Join(steps, ", ")
+	return end
 }
 
 // outdated reports whether an error says that a session has moved on since it was read.
@@ -243,11 +246,12 @@ func (d *leader) saveAgain(ctx context.Context) error {
 	return d.save(ctx)
 }
 
-func reason(err error) string {
+// whyOf returns an error as the reason for which something stopped.
+func whyOf(err error) why.Why {
 	if refused, ok := errors.AsType[*session.Error](err); ok {
-		return refused.For(session.Anyone)
+		return why.Why{Kind: why.Kind(refused.Code), Said: refused.For(session.Anyone)}
 	}
-	return err.Error()
+	return why.Why{Kind: why.Other, Said: err.Error()}
 }
 
 func deref(s *string) string {

@@ -1,30 +1,32 @@
 package run
 
 import (
-	"fmt"
-	"strings"
+	"cmp"
 	"time"
 
-	"deepwork/catalog/jsontext"
+	definition "deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/limit"
 	"deepwork/session/board"
 	"deepwork/session/judging"
 	"deepwork/session/machine"
+	"deepwork/session/why"
 )
 
-// exhausted returns why a step gets no more agents, or "". These executions do not count: those ended by a
+// exhausted returns why a step gets no more agents, or the zero Why. These executions do not count: those ended by a
 // limit of the provider or the end of a leader, those that handed in outputs about which a person is asked,
 // and the first that left a workflow to others. Executions from before the run was resumed, or before a
 // person failed the outputs, do not count either.
-func (d *leader) exhausted(j job) string {
-	tries, why, said := 0, "", ""
+func (d *leader) exhausted(j job) (w why.Why) {
+	tries := 0
+	var last task.Execution
 	p := j.state.Progress(j.step)
 	since := d.since(p)
 	if limits := limit.Row(j.executions, since); limits >= board.MaxLimits {
-		return fmt.Sprintf("A limit of its agent's provider ended %d agents in a row. Resume the run when the limit "+
-			"is over. %s", limits, deref(j.executions[0].Error))
+		w = board.WhyOf(&j.executions[0])
+		w.Tries = limits
+		return w
 	}
 
 	left := map[string]bool{} // by workflow
@@ -44,38 +46,32 @@ func (d *leader) exhausted(j job) string {
 
 		tries++
 		if tries == 1 { // the newest execution
-			said = strings.Join(strings.Fields(deref(x.FinalMessage)), " ")
-		}
-		if why == "" {
-			why = deref(x.Error)
+			last = x
 		}
 	}
 	if tries <= d.retries {
-		return ""
+		return w
 	}
 
-	agents := "1 agent"
-	if tries > 1 {
-		agents = fmt.Sprintf("%d agents", tries)
-	}
-	text := agents + " ended without finishing it."
-	if why = strings.TrimSpace(why); why != "" {
-		text += " " + why
-		if !strings.ContainsRune(".!?", rune(why[len(why)-1])) { // for example the last line that a program printed
-			text += "."
-		}
+	switch w = p.Why(); {
+	case j.refusal != "" && definition.IsMerge(j.step):
+		return why.Why{Kind: why.Conflict, Said: j.refusal}
+	case j.refusal != "":
+		return why.Why{Kind: why.Agent, Tries: tries, Said: j.refusal}
+	case w.Kind == why.Refused && p.LastTry().Told:
+		w.Kind = why.Again
+		return w
+	case w.Kind != "":
+		return w
 	}
 
-	saw := lastSaid(p, j.refusal)
-	if said != "" && saw == "" && !strings.Contains(why, said) {
-		text += fmt.Sprintf(" The last one said: %q.", jsontext.Clip(said, 300))
-	}
-	text += saw
+	w = board.WhyOf(&last)
+	w.Kind, w.Tries = why.Agent, tries
+	w.Said = cmp.Or(w.Said, why.Line(deref(last.FinalMessage)))
 	if d.silent[j.stepRef] {
-		text += fmt.Sprintf(" The last one never connected to the MCP server %s: its program must know that server "+
-			"('deepwork help tutorials/run').", executors.MCPName)
+		w.Kind, w.By = why.Silent, executors.MCPName
 	}
-	return text
+	return w
 }
 
 // since returns the time from which agents of a step count: since the run was resumed, and since a person
@@ -91,23 +87,20 @@ func (d *leader) since(p *machine.StepProgress) time.Time {
 // maxFailedChecks is how often a step's checks may fail before the run stops.
 const maxFailedChecks = 10
 
-// checksFailed returns why a step is given up because its checks have failed too often since a time, or "".
-func checksFailed(p *machine.StepProgress, since time.Time) string {
-	if p == nil {
-		return ""
-	}
-
-	n, last := 0, ""
+// checksFailed returns why a step is given up because its checks have failed too often since a time, or the zero Why.
+func checksFailed(p *machine.StepProgress, since time.Time) (w why.Why) {
+	n := 0
 	for _, a := range p.Tries() {
 		if a.Checks && a.State == machine.TryFailed && a.ClosedAt != nil && a.ClosedAt.After(since) {
 			n++
-			last = fmt.Sprintf("Check '%s': %s", a.Failed()[0].RunEach, a.Failed()[0].Feedback)
 		}
 	}
 	if n < maxFailedChecks || p.Done() {
-		return ""
+		return w
 	}
-	return fmt.Sprintf("Its checks failed %d times. %s", n, jsontext.Clip(last, maxSaid))
+	w = p.Why()
+	w.Kind, w.Tries = why.Check, n
+	return w
 }
 
 // asked reports whether an agent has done its work: it handed in the outputs about which a person is asked.
@@ -143,39 +136,4 @@ func failedSince(p *machine.StepProgress, before *task.Execution) bool {
 		knew = before.CreatedAt
 	}
 	return last.EndedAt.After(knew)
-}
-
-// maxSaid limits how much of a review a person is shown, in characters.
-const maxSaid = 500
-
-// lastSaid returns, for people, why a step was not accepted the last time, or "". told is what is already
-// known.
-func lastSaid(p *machine.StepProgress, told string) string {
-	if told != "" {
-		return " " + told
-	}
-
-	if p == nil {
-		return ""
-	}
-	if failed := failedChecks(p); failed != nil {
-		return jsontext.Clip(fmt.Sprintf(" Its check '%s' failed: %s", failed[0].RunEach, failed[0].Feedback), maxSaid)
-	}
-
-	last := p.LastTry()
-	if !last.Failed() {
-		return ""
-	}
-
-	text := " Its last review did not pass:"
-	if last.FailedBy(judging.ByPerson) {
-		text = " A person did not pass its outputs:"
-		if last.Told {
-			text = " A person did not pass its outputs, and the same ones were handed in again:"
-		}
-	}
-	for _, v := range last.Failures() {
-		text += " " + strings.TrimSpace(v.Feedback)
-	}
-	return jsontext.Clip(text, maxSaid)
 }

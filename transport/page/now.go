@@ -315,19 +315,6 @@ var attentionKinds = map[string]struct {
 	board.AttentionBudget: {"budget", "reached", "no agent starts until you raise it", blocksAll},
 }
 
-// endedRun says why a run has ended and what to do about it. nil means that its leader is gone.
-func endedRun(end *board.RunEnd) string {
-	if end == nil {
-		return "the process that led it is gone"
-	}
-
-	why, _, _ := strings.Cut(end.Reason, "\n")
-	if end.Step != "" && !end.Named {
-		why = strings.TrimSpace("at step " + end.Step + ": " + why)
-	}
-	return why
-}
-
 // attentionItem returns the item for something that needs a person, with a link to its page. of is its attempt's
 // workflow, or nil.
 func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
@@ -342,6 +329,9 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 		task:    a.TaskID,
 		flow:    of,
 	}
+	if a.Why != nil {
+		i.About, _, _ = strings.Cut(*a.Why, "\n")
+	}
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
@@ -349,11 +339,8 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	case board.AttentionStep:
 		i.Link, i.Command = "/sessions/"+a.ID+"#step-"+a.Waits.Step, ""
 		i.Do = &personAction{Label: "Decide…", Link: i.Link, Right: "person"}
-		switch {
-		case a.Waits.Rounds:
-			i.About = "its rounds are used up: say how it goes on"
-		case a.Waits.Review:
-			i.About, i.Do.Label = "look at its outputs, then pass or fail them", "Pass…"
+		if a.Waits.Review && !a.Waits.Rounds {
+			i.Do.Label = "Pass…"
 		}
 		return i
 	case board.AttentionUntrusted:
@@ -377,7 +364,6 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	i.Do = &personAction{Label: "Open", Link: i.Link}
 	switch {
 	case a.Kind == board.AttentionRun:
-		i.About = endedRun(a.End)
 		i.Do = &personAction{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
 		if *a.State == board.Paused { // which needs a larger budget
 			i.Do = &personAction{Label: "Resume…", Link: i.Link, Right: "agents"}

@@ -57,6 +57,16 @@ const maxDetails = 40 << 10
 // Elsewhere returns where the session's files are, or "" if they are here.
 func (p *sessionPage) Elsewhere() string { return p.engine.Elsewhere(&p.Session) }
 
+// Whys says, in a sentence for each step, why steps have to be done again or wait for a person.
+func (p *sessionPage) Whys() (all []string) {
+	for _, e := range p.State.StepProgress {
+		if text := e.Value.Why().Sentence(); text != "" && p.State.IsCurrent(e.Key) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
 // fit makes steps brief that are not current if everything would be too much, or leaves out all but one.
 func (p *sessionPage) fit(only string) {
 	all, _ := json.Marshal(p.State) // about what a page shows of it
