@@ -61,7 +61,7 @@ type Config struct {
 	Checks    Checks           `yaml:"checks"`
 	Sessions  Sessions         `yaml:"sessions"`
 	Prices    map[string]Price `yaml:"prices" own:"" each:"price" is:"a mapping of the names of models to their prices"`
-	Notify    []string         `yaml:"notify" own:"" as:"command"` // is notified of what needs a person
+	Notify    Notify           `yaml:"notify" own:"" as:"notify"`
 	UI        UI               `yaml:"ui" own:""`
 	Telemetry Telemetry        `yaml:"telemetry" own:""`
 
@@ -100,6 +100,16 @@ type QualityGate struct {
 // UI configures the pages (key ui).
 type UI struct {
 	EditorURL string `yaml:"editor_url" as:"editor"` // precedes the absolute path of a file; default vscode://file
+}
+
+// Notify has the ways in which the user is notified of what needs a person (key notify). In the file, a command line
+// alone is a Command.
+type Notify struct {
+	Command []string `yaml:"command" as:"program"` // gets each item as JSON on stdin
+	Desktop bool     `yaml:"desktop"`              // the system's own notifications
+	Webhook string   `yaml:"webhook" as:"address"` // URL that takes the messages of Slack, Mattermost and Discord
+	Ntfy    string   `yaml:"ntfy" as:"address"`    // URL of a topic at an ntfy server
+	Content bool     `yaml:"content"`              // the other ways send words of the work, too, as Command always does
 }
 
 // Telemetry says where traces and metrics go (key telemetry). It is off by default.

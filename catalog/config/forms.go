@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -46,6 +47,14 @@ var texts = map[string]yamltree.Text{
 	"server url": func(s string) (string, error) {
 		if fault := CheckServerURL(s); fault != "" {
 			return "", errors.New(fault)
+		}
+		return s, nil
+	},
+	// The error does not have the URL, which may be secret.
+	"address": func(s string) (string, error) {
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return "", errors.New("is not a URL that begins with http:// or https:// and a host")
 		}
 		return s, nil
 	},
@@ -181,6 +190,7 @@ func forms(limits string) map[string]yamltree.Form {
 	return map[string]yamltree.Form{
 		"command": command,
 		"program": program,
+		"notify":  notify,
 		"amount": func(d *yamltree.Decoder, v yamltree.Value, to any) {
 			if x, ok := d.Number(v, "an amount of USD", 0, 1e9, "!!int", "!!float"); ok {
 				*to.(**Limit) = &Limit{x, limits}
@@ -247,6 +257,20 @@ func program(d *yamltree.Decoder, v yamltree.Value, to any) {
 	if len(*to.(*[]string)) == 0 && d.Faults() == faults {
 		d.Fault(v.At(), "is empty; expected a program with its arguments")
 	}
+}
+
+// notify decodes a mapping, or a command alone.
+func notify(d *yamltree.Decoder, v yamltree.Value, to any) {
+	n := Notify{}
+	if v.Target().Kind == yaml.MappingNode {
+		d.Decode(v, &n)
+	} else {
+		command(d, v, &n.Command)
+	}
+	if len(n.Command) > 0 && strings.Contains(n.Command[0], "://") {
+		d.Fault(v.At(), "has a URL for a command: write it as {webhook: URL} or {ntfy: URL}")
+	}
+	*to.(*Notify) = n
 }
 
 // autoStart decodes attempts.auto_start; false turns it off.

@@ -23,6 +23,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/definition"
+	"deepwork/session/notify"
 	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
@@ -38,6 +39,51 @@ func callerOf(getenv func(string) string) session.Caller {
 		return session.Caller{Identity: session.LocalIdentity, Channel: session.ChannelTerminal}
 	}
 	return session.LocalCaller(session.ChannelTerminal)
+}
+
+func (a *app) notifyCommand() *cobra.Command {
+	var test bool
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "notify",
+		Short: "Show how you are notified of what needs you, and try it",
+		Long: `List the ways in which servers notify you of what needs you: those of notify in your own
+config. 'deepwork help howto/notify' explains them. With --test, send a notification in
+each way and print what happened; exit 1 if one was not sent.`,
+		Example: `  deepwork notify --test`,
+		Args:    argumentCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			root, err := a.projectRoot()
+			if err != nil {
+				return err
+			}
+			own, err := config.Open(root).Own(cmd.Context())
+			if err != nil {
+				return err
+			}
+			ways := notify.Ways(own.Over(config.Default()).Notify)
+			if len(ways) == 0 {
+				return fmt.Errorf("there is no way to notify you: set notify in your own config, %s; "+
+					"'deepwork help howto/notify' says how", config.UserFile())
+			}
+
+			item := board.Attention{Kind: "test", ID: "test", Title: "A test"}
+			m, err := item.Message(state.Of(root), "This is a test. Here you read what needs you.")
+			for _, w := range ways {
+				way := fmt.Sprintf("%s (%s)", w.Name, w.Via)
+				if !test {
+					fmt.Fprintln(a.out, inline(way))
+				} else if failure := w.Send(cmd.Context(), m); failure != nil {
+					err = &exitError{exitFailure}
+					a.out.Judge(way+": ", false, oneLine(failure.Error(), 500))
+				} else {
+					a.out.Judge(way+": ", true, "sent")
+				}
+			}
+			return err
+		},
+	})
+	cmd.Flags().BoolVar(&test, "test", false, "send a notification in each way, and print what happened")
+	return cmd
 }
 
 func (a *app) boardCommand() *cobra.Command {

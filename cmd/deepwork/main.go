@@ -148,6 +148,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work, and
 		a.hookCommand(),
 		a.tokenCommand(),
 		a.trustCommand(),
+		a.notifyCommand(),
 		a.onStore(a.whereCommand()),
 		a.demoCommand(),
 		a.versionCommand(),

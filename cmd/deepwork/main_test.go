@@ -2,10 +2,13 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,13 +71,14 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames: true,
 		Setup:              setUpScript,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"agent":   agent,
-			"exits":   exits,
-			"capture": capture,
-			"ends":    ends,
-			"fits":    fits,
-			"sql":     sqlCommand,
-			"visit":   visit,
+			"agent":    agent,
+			"exits":    exits,
+			"capture":  capture,
+			"ends":     ends,
+			"fits":     fits,
+			"receiver": receiver,
+			"sql":      sqlCommand,
+			"visit":    visit,
 		},
 	})
 }
@@ -144,6 +149,31 @@ func capture(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("stdout has no %s", args[1])
 	}
 	ts.Setenv(args[0], found[1])
+}
+
+// receiver starts a server, sets a variable to its URL, and adds to a file one line for each request: `receiver URL
+// FILE`. It refuses those below /fail/.
+func receiver(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) != 2, "receiver NAME FILE")
+	file := ts.MkAbs(args[1])
+	var writing sync.Mutex
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writing.Lock()
+		defer writing.Unlock()
+		body, _ := io.ReadAll(r.Body)
+		line := fmt.Sprintf("%s %s title=%s click=%s %s", r.Method, r.URL.Path, r.Header.Get("Title"),
+			r.Header.Get("Click"), strings.ReplaceAll(string(body), "\n", " "))
+		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err == nil {
+			_, err = fmt.Fprintln(f, line)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil || strings.HasPrefix(r.URL.Path, "/fail/") {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	ts.Defer(server.Close)
+	ts.Setenv(args[0], server.URL)
 }
 
 // fits checks the width of every line of the last command's stdout, and whether there are colors:

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -211,13 +209,8 @@ func (u *ui) project(root string, callers *web.Login) (http.Handler, error) {
 	return pages, err
 }
 
-// The ports of projects: below those that systems give to connections, so that none of these has one.
-const firstPort, ports = 20000, 10000
-
-// place sets where the pages of a project are served: at the port that was given, or at the project's own. That
-// follows from the project's id, which other users do not know, so that none of them waits at it for a browser's
-// cookie. Pages of another store, and those that change nothing, have another port and other logins. At any free port
-// no login is kept.
+// place sets where the pages of a project are served: at the port that was given, or at the project's own. At any free
+// port no login is kept.
 func (u *ui) place(root string, o *web.Options) error {
 	folder, err := state.Find(root)
 	if err == nil {
@@ -226,19 +219,18 @@ func (u *ui) place(root string, o *web.Options) error {
 	if err != nil {
 		return err
 	}
-	id, err := folder.ID()
+	port, name, err := folder.PagesPort(u.store, u.app.project, u.flags.readOnly)
 	if err != nil {
 		return err
 	}
 
-	pages := sha256.Sum256(fmt.Appendf(nil, "pages\n%s\n%q\n%q\n%t", id, u.store, u.app.project, u.flags.readOnly))
 	if u.flags.anyPort {
-		o.Port = firstPort + int(binary.BigEndian.Uint32(pages[:])%ports)
+		o.Port = port
 	}
 	if o.Port == 0 {
 		return nil
 	}
-	o.LoginFile = filepath.Join(folder.Pages(), fmt.Sprintf("%d-%x", o.Port, pages[4:8]))
+	o.LoginFile = filepath.Join(folder.Pages(), fmt.Sprintf("%d-%s", o.Port, name))
 	return durable.Disk{}.MakeFolder(folder.Pages(), 0o700)
 }
 

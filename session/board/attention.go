@@ -133,6 +133,43 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	return &AttentionReply{Items: NonNil(all), Count: len(all), Truncated: more}, nil
 }
 
+// Page returns the path of the page that shows the item.
+func (a *Attention) Page() string {
+	switch {
+	case a.Kind == AttentionStep:
+		return "/sessions/" + a.ID + "#step-" + a.Waits.Step
+	case a.Kind == AttentionUntrusted:
+		return "/trust"
+	case a.Kind == AttentionSource:
+		return "/sources"
+	case a.Kind == AttentionBudget:
+		return "/board"
+	case a.TaskID == "":
+		return "/"
+	}
+	return "/attempts/" + a.ID
+}
+
+// Summary says what the item is, without words of the work.
+func (a *Attention) Summary() string {
+	switch a.Kind {
+	case AttentionStep:
+		return "Step " + a.Waits.Step + " waits for you"
+	case AttentionUntrusted:
+		return "The config waits for your approval"
+	case AttentionSource:
+		return "A workflow of another system asks you"
+	case AttentionBudget:
+		return "The budget " + a.ID + " is reached"
+	}
+
+	name := "Attempt"
+	if a.Kind == AttentionRun || a.Kind == AttentionLimit || a.End != nil {
+		name = "Run"
+	}
+	return name + " " + Short(a.ID) + ": " + a.State.Words()
+}
+
 // needs returns the kind of attention that an attempt in a state needs, or "", and the command for it. run is the
 // attempt's own, or empty.
 func (v View) needs(

@@ -2,11 +2,14 @@ package board
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -298,8 +301,10 @@ func TestRunsOnABoard(t *testing.T) {
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	p, got := newProject(t), filepath.Join(t.TempDir(), "got")
+	ways := config.Notify{}
 	use := func(script string) {
-		p.Configure(func(c *config.Config) { c.Notify = []string{"sh", "-c", script, "sh", got} })
+		ways.Command = []string{"sh", "-c", script, "sh", got}
+		p.Configure(func(c *config.Config) { c.Notify = ways })
 	}
 	use(`cat >> "$1"; pwd >> "$1.dir"`)
 	soon := time.Now().Add(time.Hour)
@@ -357,6 +362,7 @@ func TestNotify(t *testing.T) {
 	testkit.Equal(t, n.Title, "Step write: A report")
 	testkit.Equal(t, OrEmpty(n.Since), Stamp(soon))
 	testkit.True(t, strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write"), "%+v", n)
+	testkit.True(t, strings.HasSuffix(n.Link, "/sessions/0a1b2c3d#step-write"), "the link is %s", n.Link)
 
 	_, stopOther := open()
 	v := s.newTask()
@@ -378,22 +384,48 @@ func TestNotify(t *testing.T) {
 	notified(want...)
 	want = append(want, "attempt_to_review "+s.attempt(s.newTask(), task.Completed, nil).ID)
 	notified(want...)
+	var mu sync.Mutex
+	posts := map[string]int{} // how often each was received
+	webhook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var body struct{ Text string }
+		err := json.NewDecoder(r.Body).Decode(&body)
+		mu.Lock()
+		defer mu.Unlock()
+		what, _, _ := strings.Cut(strings.TrimPrefix(body.Text, "deepwork: "+filepath.Base(p.Root)+"\n"), "\nhttp://")
+		posts[cmp.Or(what, fmt.Sprint(err))]++
+	}))
+	t.Cleanup(webhook.Close)
+	posted := func(what string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return posts[what]
+	}
+	ways.Webhook = webhook.URL
 	use(`echo >> "$1.hangs"; trap "" TERM; sleep 1000 & wait; sleep 1000`)
 	z := s.attempt(s.newTask(), task.Failed, nil)
 	testkit.Until(t, "the command to hang", func() bool { return exists(got + ".hangs") })
+	testkit.Until(t, "the webhook, which does not wait for the command", func() bool {
+		return posted("Attempt "+Short(z.ID)+": failed") == 1
+	})
 	testkit.Equal(t, len(testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items), 4)
 
 	stop() // ends it
-	failures := strings.Count(log.String(), "the command of notify failed")
+	failures := strings.Count(log.String(), "a notification was not sent")
 	testkit.True(t, failures == 2 && strings.Contains(log.String(), "broken"), "%d failures were logged:\n%s", failures,
 		log.String())
 
+	ways.Content = true
 	use(`cat >> "$1"`)
-	s, _ = open() // what was cut short is notified of again
+	s, _ = open() // what was cut short is notified of again, in the way that was
 	want = append(want, "attempt_failed "+z.ID)
 	notified(want...)
+	testkit.Until(t, "what the command held up, in its own words, since they are wanted", func() bool {
+		return posted("Step write waits for you\nStep write: A report") == 1
+	})
+	testkit.Equal(t, posted("Attempt "+Short(x.ID)+": failed"), 1, "posts of the failed attempt")
+	testkit.Equal(t, posted("Attempt "+Short(x.ID)+": failed\nAdd a basket"), 0, "repeated posts of it")
 
-	// Each question of a source, also if no look is between two.
+	// Each question of a source, also if no look is between two, and in its own words, since they are wanted.
 	run := store.RemoteRun{
 		ID:                nobody,
 		Source:            "trips",
@@ -407,6 +439,9 @@ func TestNotify(t *testing.T) {
 		run.Progress = json.RawMessage(`{"asks":"` + asks + `"}`)
 		must(t, s.Database.RemoteRuns().Save(ctx, &run, store.RemoteRunning))
 		want = append(want, "source_asks "+nobody)
-		notified(want...)
+		title := notified(want...).Title
+		testkit.Until(t, "the question in its own words", func() bool {
+			return posted("A workflow of another system asks you\n"+title) == 1
+		})
 	}
 }

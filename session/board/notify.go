@@ -1,43 +1,67 @@
 package board
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"deepwork/actor/durable"
-	"deepwork/actor/process"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/notify"
+	"deepwork/session/state"
 )
 
 // The pace of notifications.
 const (
 	notifyPoll  = 2 * time.Second        // maximum time between two looks, if no change is reported
 	notifyPause = 250 * time.Millisecond // minimum time between two looks
-	notifyTime  = 30 * time.Second       // for one run of the command
-	maxNotified = 4 << 20                // bytes of the record of notified items
+	maxNotified = 4 << 20                // bytes of the record of what was sent
+	maxWords    = 300                    // characters of words of the work in a notification
 )
 
 // A Notification is what the notify command gets on its stdin, as one line of JSON.
 type Notification struct {
 	Attention
 	Project string `json:"project"` // its root, in which a person runs the item's command
+	Link    string `json:"link"`    // of its page, which deepwork ui serves
 }
 
-// A notifier runs the command in the user's own config for each new item that needs a person, oldest first
-// and one at a time. Of the project's servers on this machine, only the holder of a lock does so. An item is
-// recorded after the command has run, so only a crash makes it run twice, and forgotten when it is gone. A
-// notifier belongs to one goroutine.
+// Message returns the notification of an item of the project with this state. text is for people. There is no link if
+// the project has no state yet.
+func (a *Attention) Message(f *state.Folder, text string) (*notify.Message, error) {
+	link := ""
+	if port, _, err := f.PagesPort("", "", false); err == nil {
+		link = fmt.Sprintf("http://127.0.0.1:%d%s", port, a.Page())
+	}
+	line, err := json.Marshal(Notification{*a, f.Root, link})
+	return &notify.Message{
+		Title: "deepwork: " + filepath.Base(f.Root),
+		Text:  text,
+		Link:  link,
+		Item:  append(line, '\n'),
+	}, err
+}
+
+// A notifier sends each new item that needs a person, oldest first and one at a time, in all ways that the user's own
+// config names. Of the project's servers on this machine, only the holder of a lock does so. An item is recorded for
+// each way after it was sent, so only a crash sends it twice, and forgotten when it is gone. A notifier belongs to one
+// goroutine.
 type notifier struct {
 	board      *Board
 	position   string // in the feed of changes
 	lock       *durable.FileLock
-	known      []string // the keys of the notified items
+	known      []string // the ways and keys of the items that were sent
 	lastLogged string   // the last error logged
 }
 
@@ -49,8 +73,8 @@ func (b *Board) Notify(ctx context.Context) {
 		if err != nil {
 			continue // config errors are logged elsewhere
 		}
-		if len(cfg.Notify) > 0 {
-			err = n.look(ctx, cfg)
+		if len(notify.Ways(cfg.Notify)) > 0 {
+			err = n.look(ctx, cfg.Notify)
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != n.lastLogged {
 			n.lastLogged = err.Error()
@@ -80,7 +104,7 @@ func (n *notifier) wait(ctx context.Context) {
 }
 
 // look notifies of new items, unless another server does so.
-func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
+func (n *notifier) look(ctx context.Context, cfg config.Notify) error {
 	b := n.board
 	if n.lock == nil {
 		if err := n.begin(); err != nil || n.lock == nil {
@@ -106,26 +130,57 @@ func (n *notifier) look(ctx context.Context, cfg *config.Config) error {
 			key += " " + item.Title
 		}
 		now = append(now, key)
-		if slices.Contains(n.known, key) {
-			continue
-		}
-		err := n.run(ctx, cfg.Notify, item)
-		if err != nil && ctx.Err() != nil {
-			return ctx.Err() // the next server notifies again
-		}
-		if err != nil {
-			b.Log.Warn("the command of notify failed; this item is not notified of again", "kind", item.Kind, "id",
-				item.ID, "error", err)
-		}
-
-		if err := n.record(append(slices.Clone(n.known), key)); err != nil {
+		if err := n.send(ctx, cfg, &item, key); err != nil {
 			return err
 		}
 	}
-	if r.Truncated || !slices.ContainsFunc(n.known, func(key string) bool { return !slices.Contains(now, key) }) {
+
+	kept := slices.DeleteFunc(slices.Clone(n.known), func(known string) bool {
+		_, key, _ := strings.Cut(known, " ")
+		return !slices.Contains(now, key)
+	})
+	if r.Truncated || len(kept) == len(n.known) {
 		return nil
 	}
-	return n.record(now)
+	return n.record(kept)
+}
+
+// send sends an item in all ways at once in which it was not sent yet.
+func (n *notifier) send(ctx context.Context, cfg config.Notify, item *Attention, key string) error {
+	ways := slices.DeleteFunc(notify.Ways(cfg), func(w notify.Way) bool {
+		return slices.Contains(n.known, w.Name+" "+key)
+	})
+	if len(ways) == 0 {
+		return nil
+	}
+
+	text := item.Summary()
+	if cfg.Content {
+		text += "\n" + jsontext.Clip(strings.Join(strings.Fields(item.Title), " "), maxWords)
+	}
+	m, err := item.Message(n.board.State(), text)
+	if err != nil {
+		return err
+	}
+
+	failures := make([]error, len(ways))
+	var sending sync.WaitGroup
+	for i, w := range ways {
+		sending.Go(func() { failures[i] = w.Send(ctx, m) })
+	}
+	sending.Wait()
+	known := slices.Clone(n.known)
+	for i, err := range failures {
+		if err != nil && ctx.Err() != nil {
+			continue // the next server sends it
+		}
+		if err != nil {
+			n.board.Log.Warn("a notification was not sent, and is not sent again", "way", ways[i].Name,
+				"kind", item.Kind, "id", item.ID, "error", err)
+		}
+		known = append(known, ways[i].Name+" "+key)
+	}
+	return cmp.Or(n.record(known), ctx.Err())
 }
 
 // begin takes the lock and reads what was notified, unless another server has the lock.
@@ -157,17 +212,5 @@ func (n *notifier) record(known []string) error {
 		err = durable.Disk{}.Put(n.board.State().Notified(), append(data, '\n'), durable.PutOptions{})
 	}
 	n.known = known // do not notify again even if the disk is full
-	return err
-}
-
-// run runs the command in the user's home folder, so that nothing in the project can influence it.
-func (n *notifier) run(ctx context.Context, command []string, item Attention) error {
-	ctx, cancel := context.WithTimeout(ctx, notifyTime)
-	defer cancel()
-	line, err := json.Marshal(Notification{item, n.board.Root()})
-	if err != nil {
-		return err
-	}
-	_, err = process.Run(ctx, process.Spec{Command: command, Dir: process.Home(), Stdin: append(line, '\n')})
 	return err
 }

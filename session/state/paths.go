@@ -1,6 +1,8 @@
 package state
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,6 +106,18 @@ func (f *Folder) MCP(attempt string) string { return filepath.Join(f.Dir, "mcp",
 
 // Pages is the folder of what deepwork ui keeps for the next one: logins, as hashes, and locks.
 func (f *Folder) Pages() string { return filepath.Join(f.Dir, "pages") }
+
+// The ports of projects: below those that systems give to connections, so that none of these has one.
+const firstPort, ports = 20000, 10000
+
+// PagesPort returns the port at which deepwork ui serves pages of the project, and a name for them. Both follow from
+// the project's id, which other users do not know, so that none of them waits at the port for a browser's cookie. Pages
+// of another store, and those that change nothing, have another port.
+func (f *Folder) PagesPort(store, project string, readOnly bool) (port int, name string, err error) {
+	id, err := f.ID()
+	pages := sha256.Sum256(fmt.Appendf(nil, "pages\n%s\n%q\n%q\n%t", id, store, project, readOnly))
+	return firstPort + int(binary.BigEndian.Uint32(pages[:])%ports), fmt.Sprintf("%x", pages[4:8]), err
+}
 
 // Notified is the file of what the user was notified of, or was tried to be.
 func (f *Folder) Notified() string { return filepath.Join(f.Dir, "notified.json") }

@@ -325,6 +325,7 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 		About:   words.about,
 		group:   words.group,
 		Title:   a.Title,
+		Link:    a.Page(),
 		Command: a.Command,
 		task:    a.TaskID,
 		flow:    of,
@@ -337,24 +338,21 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	}
 	switch a.Kind {
 	case board.AttentionStep:
-		i.Link, i.Command = "/sessions/"+a.ID+"#step-"+a.Waits.Step, ""
+		i.Command = ""
 		i.Do = &personAction{Label: "Decide…", Link: i.Link, Right: "person"}
 		if a.Waits.Review && !a.Waits.Rounds {
 			i.Do.Label = "Pass…"
 		}
 		return i
 	case board.AttentionUntrusted:
-		i.Link = "/trust"
 		i.Do = &personAction{Label: "Read…", Link: i.Link}
 		return i
 	case board.AttentionSource:
-		i.Link, i.Do = "/sources", &personAction{Label: "Open", Link: "/sources"}
+		i.Do = &personAction{Label: "Open", Link: i.Link}
 		return i
 	case board.AttentionBudget:
-		i.Link = "/board"
 		return i
 	}
-	i.Link = "/attempts/" + a.ID
 	i.Command = ""
 	i.Status = string(*a.State)
 	i.attempt = a.ID
