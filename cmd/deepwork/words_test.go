@@ -153,6 +153,7 @@ func TestWhatIsPrinted(t *testing.T) {
 			ExitCode:  new(-1),
 			Executor:  "CODER",
 			Error:     new("It broke."),
+			Why:       "It broke.",
 		},
 		{
 			AttemptID:       id,
