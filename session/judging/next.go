@@ -31,10 +31,15 @@ func Next(r Rules, past Past, h HandIn) Now {
 		return Now{Do: Refuse, Why: why, Of: past.newest()}
 	}
 
+	for _, j := range r.Judges {
+		if n.passesOver(j) {
+			n.over = append(n.over, j.Name)
+		}
+	}
 	by := n.inPlace()
 	overridden := by != nil && (by.Kind == ByOverride || h.Misfits == "")
 	if last := past.newest(); last.Running() && n.isFor(last) && (!overridden || last.With() == ByProgram) {
-		return Now{Do: Await, Of: last, With: last.With()}
+		return n.now(Await, last.With(), last)
 	}
 	if h.Misfits != "" {
 		n.verdicts = append(n.verdicts, &Verdict{Kind: ByShape, At: h.At, Digest: h.Content, Feedback: h.Misfits})
@@ -219,7 +224,6 @@ func (n *decision) programs(by *Verdict) (now Now, over bool) {
 			continue
 		}
 		if n.passesOver(j) {
-			n.over = append(n.over, j.Name)
 			if j.Ends {
 				n.ends = &RoundEnd{Passed: true}
 			}
@@ -264,8 +268,8 @@ func (s *Submission) checkedOnly() bool {
 // passesOver reports whether a person passes over a check. A reason that is given in a call passes over none.
 func (n *decision) passesOver(j Judge) bool {
 	g := n.past.Grant
-	return g != nil && (g.GivenFor == "" || g.GivenFor == n.h.Bound) && n.r.Override != config.OverrideNever &&
-		!j.Never
+	return j.Kind == ByProgram && !j.Never && g != nil && (g.GivenFor == "" || g.GivenFor == n.h.Bound) &&
+		n.r.Override != config.OverrideNever
 }
 
 // failedOf returns the newest submission that programs have failed with exactly the content of a hand-in, or nil.

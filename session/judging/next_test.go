@@ -120,7 +120,8 @@ func TestNext_APersonPassesOverChecks(t *testing.T) {
 			"run with program: override_by_person+"},
 		{"none, by a reason, once checked", past(was().failed(until).instead(ByOverride)), rules(until, review),
 			handIn(waited(1)), "move of 1: program- override_by_person+, ends false"},
-		{"while they run", past(was().with(ByProgram)).granted(""), rules(lint), handIn(), "await with program of 1"},
+		{"while they run", past(was().with(ByProgram)).granted(""), rules(lint), handIn(),
+			"await with program of 1, over lint"},
 	})
 }
 
