@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -216,11 +217,11 @@ func (l *Loop) renew(ctx context.Context) error {
 	if !l.isOverdue(doing) {
 		return nil
 	}
-	rows := make([]store.WorkRow, len(doing))
+	rows, progress := make([]store.WorkRow, len(doing)), make([]*json.RawMessage, len(doing))
 	for i, t := range doing {
 		rows[i] = store.WorkRow{Kind: t.Kind, Key: t.Key, Runner: t.Runner}
-		if p := t.progress.Load(); p != t.stored {
-			rows[i].Progress, t.stored = *p, p
+		if progress[i] = t.progress.Load(); progress[i] != t.stored {
+			rows[i].Progress = *progress[i]
 		}
 	}
 
@@ -229,8 +230,8 @@ func (l *Loop) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range doing {
-		t.renewed = began
+	for i, t := range doing {
+		t.renewed, t.stored = began, progress[i]
 	}
 	l.overdue = false
 	l.compare(doing, kept)

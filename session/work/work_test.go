@@ -224,6 +224,33 @@ func TestWorkOfTheProcessThatPutIt(t *testing.T) {
 	testkit.Until(t, "it is removed", func() bool { return rowOf(t, a, "wait", "x") == nil })
 }
 
+// A renewer is a store that cannot renew anything at first.
+type renewer struct {
+	store.Work
+	failed bool
+}
+
+func (r *renewer) Renew(ctx context.Context, life time.Duration, rows []store.WorkRow) ([]store.WorkRow, error) {
+	if !r.failed {
+		r.failed = true
+		return nil, store.ErrUnavailable
+	}
+	return r.Work.Renew(ctx, life, rows)
+}
+
+func TestProgressIsStoredByTheNextRenewal(t *testing.T) {
+	l, _ := newProject(t).server(t, here, 3*time.Second)
+	rows := &renewer{Work: l.rows}
+	l.rows = rows
+	l.Register(waiting(make(chan error, 1)))
+	row := l.Claimed("wait", "x", nil)
+	put(t, l, row)
+	l.Run(row)
+	l.Start()
+	testkit.Until(t, "it is stored", func() bool { return rowOf(t, l, "wait", "x").Progress != nil })
+	testkit.True(t, rows.failed, "no renewal has failed")
+}
+
 func TestWorkOfAProcessThatClosesGoesOnAtOnce(t *testing.T) {
 	p := newProject(t)
 	a, _ := p.server(t, here, time.Minute)

@@ -147,11 +147,15 @@ func (w work) Renew(ctx context.Context, life time.Duration, rows []store.WorkRo
 		these, args := inCondition("runner", runnersOf(rows))
 		kept := w.changeRows(t, `until = `+dbTime+` + ?`, these+` AND result IS NULL`, columns,
 			append(args, life.Seconds())...)
+		mine := make(map[string]bool, len(kept))
+		for _, r := range kept {
+			mine[r.ID()] = true
+		}
 		if len(kept) < len(rows) { // some are taken, or another transaction is changing them
 			kept = List[store.WorkRow](t, `SELECT `+columns+` FROM work WHERE `+these+` AND result IS NULL`, args...)
 		}
 		for _, r := range rows {
-			if r.Progress != nil {
+			if r.Progress != nil && mine[r.ID()] { // so no other transaction waits for rows that this one waits for
 				n := t.Exec(`UPDATE work SET progress = ?`+ofRunner, string(r.Progress), r.Kind, r.Key, r.Runner)
 				if n > 0 && r.Kind == store.RemoteWork { // which pages show
 					t.changed(store.RemoteRunChanged, r.Key)
