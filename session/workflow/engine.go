@@ -119,7 +119,7 @@ type Engine struct {
 	closing context.Context // ends when the engine begins to close
 	close   context.CancelFunc
 
-	running sync.Map // what this process judges: key of its row -> *running
+	running sync.Map // what this process judges: key of its row -> *running, which the session's actor sets
 
 	mu     sync.Mutex    // guards the following fields
 	closed bool          // no more work may start outside the actors

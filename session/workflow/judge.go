@@ -140,7 +140,6 @@ func (e *Engine) judge(ctx context.Context, t *work.Task) (none store.Outcome, e
 		if j, err = e.takeUp(ctx, t, id, stepID); j == nil || err != nil {
 			return none, err
 		}
-		e.running.Store(t.Key, j)
 	}
 	for j != nil && err == nil {
 		j.task = t
@@ -155,11 +154,7 @@ func (e *Engine) judge(ctx context.Context, t *work.Task) (none store.Outcome, e
 // turn carries out a turn, records what its judges say, and returns the next one, or nil.
 func (e *Engine) turn(ctx context.Context, j *running, id string) (next *running, err error) {
 	defer func() {
-		if next != nil {
-			e.running.Store(next.row.Key, next)
-		} else {
-			e.running.CompareAndDelete(j.row.Key, j)
-		}
+		e.running.CompareAndDelete(j.row.Key, j)
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.over = true
@@ -217,6 +212,7 @@ func (e *Engine) takeUp(ctx context.Context, t *work.Task, id, stepID string) (*
 		}
 		j.is(a.state, u)
 		j.row = t.WorkRow
+		a.engine.running.Store(t.Key, j)
 		return j, nil
 	})
 }
@@ -318,6 +314,9 @@ func (a *sessionActor) judged(
 	}
 	if err := a.commit(nil, next, w); err != nil {
 		return nil, err
+	}
+	if then != nil {
+		a.engine.running.Store(then.row.Key, then)
 	}
 	return then, nil
 }
