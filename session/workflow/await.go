@@ -122,12 +122,15 @@ func (a *sessionActor) stillRunning(m *finishCall, w *awaited) *Finished {
 	return f
 }
 
-// goingOn lets a repeated call wait for what is in progress, whatever the files contain now. It returns neither a
-// reply nor an error if nothing is in progress any more.
+// goingOn lets a repeated call wait for what is in progress, whatever the files contain now, or says that its caller
+// has cancelled that. It returns neither a reply nor an error if nothing is in progress any more.
 func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*result, error) {
 	u := a.state.Past(c.plan.Step.ID).By(c.m.waited)
 	c.now = judging.Now{Of: u, With: u.With()}
 	switch {
+	case u != nil && u.Void != nil && u.Void.Cancelled:
+		f, err := a.noVerdict(c, u.Void)
+		return &result{done: f}, err
 	case u.Running():
 		return a.awaitOthers(ctx, c)
 	case u.With() == judging.ByPerson && (u.Turn().About != "" || len(c.plan.Step.ReviewsBy(true)) > 0):

@@ -484,3 +484,19 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 		})
 	}
 }
+
+// What was cancelled stays so for those who look at it, whatever becomes of its files.
+func TestACancelledReviewOfWhatHasChanged(t *testing.T) {
+	p, _, rev, c, id := underReview(t)
+	rev.set("wait", "")
+	got := beside(t, ctx, c, good)
+	rev.runs(1)
+	g := replies.Going{SessionID: id, StepID: "one", Submission: p.record(id).Progress("one").Handed().ID}
+	testkit.Must(t, c.CancelReview(ctx, g))
+	testkit.Fails(t, (<-got).err, "its caller cancelled it", "the call that waited")
+	args := FinishArgs{Outputs: outputsOf("report", "good.md")}
+	p.write("good.md", "CONTENT OF bad.md")
+	testkit.Fails(t, errOf(c.Collect(ctx, g, args, true)), "its caller cancelled it", "edited")
+	testkit.Must(t, os.Remove(filepath.Join(p.root, "good.md")))
+	testkit.Fails(t, errOf(c.Collect(ctx, g, args, true)), "its caller cancelled it", "removed")
+}
