@@ -42,8 +42,9 @@
 //     server goes on or is killed.
 //   - The reply of the database to a commit is lost: the call is applied to the session as it is then, and
 //     finds its own reply if it was stored.
-//   - A server is killed while a review runs: the next call at any server goes on with the review after at
-//     most 15 s. A verdict counts once.
+//   - A server is killed while a review runs: another server of its machine and root goes on with the review
+//     at once, or the next one that starts there; elsewhere the next call does, after at most 15 s. A verdict
+//     counts once.
 //   - A tool panics: that call gets an error, the log a stack trace, and the server continues.
 //   - A reply would be too large: nothing is cut silently. Lists of tasks end sooner, with a
 //     cursor to the rest; get_workflows says in notice what it leaves out over 4 MB; a group with
