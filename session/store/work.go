@@ -69,14 +69,10 @@ type Work interface {
 	// Put adds a row, or replaces the one with its kind and key, even if it has a runner. With a Runner, the row
 	// is that runner's from the beginning.
 	Put(ctx context.Context, w *WorkRow) error
-	// Remove removes a row, if it exists.
-	Remove(ctx context.Context, kind, key string) error
 	// AskStop asks the runner of a row, or its next one, to stop. It reports false if the work has ended.
 	AskStop(ctx context.Context, kind, key string) (asked bool, err error)
 	// Row returns a row, or ErrNotFound.
 	Row(ctx context.Context, kind, key string) (*WorkRow, error)
-	// Rows returns the rows of a kind by their keys.
-	Rows(ctx context.Context, kind string) ([]WorkRow, error)
 	// Open returns the rows that have a runner, without what they are about, and for each kind and place one
 	// row, without a key, that stands for those without a runner.
 	Open(ctx context.Context) ([]WorkRow, error)

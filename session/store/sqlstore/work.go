@@ -62,10 +62,6 @@ func (w work) Put(ctx context.Context, row *store.WorkRow) error {
 	return w.Run(ctx, "putting work", Swapping, func(t Tx) { t.putWork(row) })
 }
 
-func (w work) Remove(ctx context.Context, kind, key string) error {
-	return w.Run(ctx, "removing work", Swapping, func(t Tx) { t.endWork(&store.WorkRow{Kind: kind, Key: key}) })
-}
-
 func (w work) AskStop(ctx context.Context, kind, key string) (bool, error) {
 	return transact(ctx, w.Store, "asking to stop work", Swapping, func(t Tx) bool {
 		row := store.WorkRow{Kind: kind, Key: key}
@@ -96,12 +92,6 @@ func (w work) Row(ctx context.Context, kind, key string) (*store.WorkRow, error)
 			t.Fail(store.ErrNotFound)
 		}
 		return new(row.row())
-	})
-}
-
-func (w work) Rows(ctx context.Context, kind string) ([]store.WorkRow, error) {
-	return readOnce(ctx, w.Store, "listing work", func(t Tx) []store.WorkRow {
-		return List[store.WorkRow](t, `SELECT `+workColumns+` FROM work w WHERE kind = ? ORDER BY key`, kind)
 	})
 }
 
