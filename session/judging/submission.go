@@ -1,9 +1,10 @@
 // Package judging decides what becomes of what an agent hands in for a step. It is pure: the content of files,
 // the time and the rules are arguments.
 //
-// To change it, know these, 9 concepts:
+// To change it, know these, 11 concepts:
 //   - Submission: what was handed in for a step, once, and its turns: who had to judge it, and from when to when;
 //   - Verdict and Kind: what a judge, or somebody in place of one, says about a content;
+//   - Override and RoundEnd: what a person passes over, and what is said about the rounds;
 //   - Void: why what was said about a submission counts for nothing;
 //   - Judge and Rules: who judges the submissions of a step, in order, and what binds them;
 //   - HandIn and Past: a call with outputs, and what was handed in before it;

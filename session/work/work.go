@@ -11,6 +11,9 @@
 // yet that it was replaced. So what must happen once is a transaction of the handler that swaps what the work is
 // about, or removes the row only if that is still its runner's (store.SessionWrite.EndWork).
 //
+// To change it, know these, 9 concepts: Kind, Handler, Task and Loop; of a row (store.WorkRow) its runner, its place
+// and its Outcome; gone, which a runner is whose process has ended, and lapsed, which a row is that was not renewed.
+//
 // To add a kind of work, write a handler, and register it with the loop of the process: see TestANewKindOfWork.
 package work
 

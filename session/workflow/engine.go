@@ -8,13 +8,14 @@
 //
 // Callers name a session by its id. Package connection finds it for those that do not.
 //
-// To change the package, know these concepts, 23 of its own:
+// To change the package, know these concepts, 24 of its own:
 //   - Engine, Caller, root: what is done to a session, for whom, and where its files are;
 //   - actor, apply, commit, unsure: how a state changes, and what follows if the store does not confirm it;
 //   - FinishCall, result: a finished_step, and how far the actor has brought it;
 //   - candidate: a finished_step whose step and outputs were found, on its way to package judging, which decides;
 //   - look, contents: what is read outside of the actor before that;
-//   - running, awaited: a turn of programs or reviewers that this process carries out, and what calls wait for;
+//   - running, awaited: a turn of programs or reviewers that this process carries out, as work (package work), and
+//     what calls wait for; Judge: who judges beside the external reviewer;
 //   - HandIn, decision, grant: what a person sees, and says about it;
 //   - nestedWrites: the sessions that a transition begins or goes on with besides its own, for steps that are
 //     workflows; end: a session that a step has left;
