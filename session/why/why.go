@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"deepwork/catalog/jsontext"
 )
@@ -78,7 +79,8 @@ func (w Why) Sentence() string {
 	if w.Step != "" {
 		text = "Step " + w.Step + ": " + text
 	} else {
-		text = strings.ToUpper(text[:1]) + text[1:]
+		first, size := utf8.DecodeRuneInString(text)
+		text = string(unicode.ToUpper(first)) + text[size:]
 	}
 	if !strings.ContainsAny(text[len(text)-1:], ".!?") && !strings.HasSuffix(text, "…") {
 		text += "."

@@ -59,6 +59,7 @@ func TestSentences(t *testing.T) {
 		{Why{Kind: "untrusted", Step: "a", Said: "The user has not approved it."},
 			"Step a: The user has not approved it."},
 		{Why{Kind: Other, Said: "the machine m2 was gone for 1m"}, "The machine m2 was gone for 1m."},
+		{Why{Kind: Other, Said: "über die Grenze"}, "Über die Grenze."},
 	} {
 		testkit.Equal(t, c.of.Sentence(), c.want, "%s", c.of.Kind)
 	}
