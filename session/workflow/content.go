@@ -135,7 +135,7 @@ func (a *sessionActor) rules(c *candidate) judging.Rules {
 		MaxTries: c.how.MaxTries,
 		Override: c.how.Override,
 	}
-	if a.engine.judged(st) {
+	if a.engine.hasJudges(st) {
 		r.Reviews, r.External, r.Refused = true, true, a.withoutReviewer(c)
 	}
 	if c.read == nil {

@@ -14,7 +14,7 @@ import (
 
 // reviewed reports whether a judge, a reviewer or the agent itself has to review a step before it is finished.
 func (e *Engine) reviewed(st *job.Step) bool {
-	return e.Reviews && (len(st.ReviewsBy(false)) > 0 || e.judged(st))
+	return e.Reviews && (len(st.ReviewsBy(false)) > 0 || e.hasJudges(st))
 }
 
 // grant records a person's override for the next finished_step of the step.
