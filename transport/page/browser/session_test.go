@@ -511,7 +511,7 @@ func TestRunNeedsAPerson(t *testing.T) {
 	p.order(t, "plan", "leave")
 	b.until(state("failed") + " && " + has("ended without finishing it"))
 	b.check("run-stopped")
-	b.open("/").until(in("[aria-labelledby=needs]", "Step plan: 1 agent ended without finishing it."))
+	b.open("/").until(in("[aria-labelledby=needs]", "Step plan: its agent ended without finishing it: PASS"))
 	b.click("Resume") // with the budgets that it has
 	b.until(at(path) + " && " + said("goes on where it was") + " && " + stepIs("Plan it", "running") + " && " +
 		has("at most 7 agents of unknown cost"))
