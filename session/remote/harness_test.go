@@ -342,6 +342,7 @@ func written(n int, s State) *store.RemoteRun {
 // kill stores runs in the project at root whose server, on another machine, was killed just after it had renewed them.
 func kill(t testing.TB, root string, life time.Duration, all ...*store.RemoteRun) {
 	t.Helper()
+	synctest.Wait() // servers that open the database at the same time would wait for each other, and no time passes
 	stores, _, end := openStore(t, root)
 	defer end()
 	testkit.Must(t, stores.Members.Enter(t.Context()))
