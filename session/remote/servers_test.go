@@ -43,7 +43,7 @@ func twoServers(t *testing.T, life time.Duration) (p *plant, a, b *server, c *pe
 	return p, a, b, c
 }
 
-// follower is the member that follows a run by its row of work, "" if there is none.
+// follower is the member that follows a run by its row of work, or "".
 func (s *server) follower(id string) string {
 	s.t.Helper()
 	row, err := s.disk.Work().Row(s.t.Context(), store.RemoteWork, id)

@@ -109,12 +109,7 @@ func TestAKilledServersReviewGoesOn(t *testing.T) {
 			p := newProject(t).reviewedJob(reviewedStep)
 			stores, end, with := p.killable(time.Minute)
 			_, rev, c, id := p.reviewedBy(with)
-			leaving, leave := context.WithCancel(ctx)
-			rev.set("wait", "")
-			got := beside(t, leaving, c, good)
-			rev.runs(1)
-			leave()
-			testkit.FailsWith(t, (<-got).err, context.Canceled)
+			rev.left(c)
 
 			for n := range kills {
 				nextStores, nextEnd, with := p.killable(time.Minute)
@@ -197,12 +192,7 @@ func TestAKilledServersReviewOfWhatHasChanged(t *testing.T) {
 	p := newProject(t).reviewedJob(reviewedStep)
 	stores, end, with := p.killable(time.Minute)
 	_, rev, c, id := p.reviewedBy(with)
-	leaving, leave := context.WithCancel(ctx)
-	rev.set("wait", "")
-	got := beside(t, leaving, c, good)
-	rev.runs(1)
-	leave()
-	testkit.FailsWith(t, (<-got).err, context.Canceled)
+	rev.left(c)
 	kill(t, stores, end)
 	rev.unset("wait")
 	p.write("good.md", "CONTENT OF bad.md")
@@ -217,4 +207,15 @@ func TestAKilledServersReviewOfWhatHasChanged(t *testing.T) {
 	testkit.ContainsAll(t, *one.Newest().Error, []string{"what was handed in has changed since"})
 	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`), replies.NeedsWork, "bad.md was read")
 	testkit.Equal(t, rev.calls(), 2, "calls of the reviewer")
+}
+
+// left makes a call whose reviewer waits, and whose caller leaves once it runs.
+func (r *reviewer) left(c *Conn) {
+	r.t.Helper()
+	leaving, leave := context.WithCancel(ctx)
+	r.set("wait", "")
+	got := beside(r.t, leaving, c, good)
+	r.runs(1)
+	leave()
+	testkit.FailsWith(r.t, (<-got).err, context.Canceled)
 }

@@ -87,7 +87,7 @@ func (k *Keeper) remove(
 	if ctx.Err() != nil {
 		return nil, nil, ctx.Err()
 	}
-	// A removal that has begun is finished: whoever asked for it may not ask again.
+	// A removal that has begun is finished: its caller may not ask again.
 	return out, discarded, k.drop(context.WithoutCancel(ctx), j)
 }
 
