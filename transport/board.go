@@ -19,7 +19,9 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/definition"
 	"deepwork/session/run"
+	"deepwork/session/schedule"
 	"deepwork/session/state"
+	"deepwork/session/store"
 	"deepwork/session/store/backend"
 	boardtools "deepwork/transport/tools/board"
 )
@@ -71,6 +73,12 @@ func (p *opening) openBoard() (err error) {
 		p.opened.add("parts of the task board that did not stop", func(ctx context.Context) error {
 			return notStopped(b.engine.Close(ctx))
 		})
+		if !o.Passive && o.Leader != nil {
+			schedule.New(b.engine).Serve(p.work)
+			p.opened.add("schedules that did not stop", func(ctx context.Context) error {
+				return notStopped(p.work.Leave(ctx, store.ScheduleWork))
+			})
+		}
 	}
 
 	return nil

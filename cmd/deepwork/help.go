@@ -45,7 +45,7 @@ var helpGroups = []struct {
 	commands []string
 }{
 	{"To begin:", []string{"demo", "init", "jobs", "validate", "serve", "ui"}},
-	{"To have work done:", []string{"board", "run", "sessions", "trust"}},
+	{"To have work done:", []string{"board", "run", "schedule", "sessions", "trust"}},
 }
 
 // groupHelp lists the commands that most people need before the others.

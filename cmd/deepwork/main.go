@@ -15,7 +15,7 @@
 //     they are pinned to (session/pin), exports (session/export) and branches (session/branch), the stores
 //     (session/store), workflows at other systems (session/remote), the task board (session/board), attempts of
 //     agents at its tasks in worktrees (session/attempt), their branches (session/merge), and runs through
-//     workflows (session/run).
+//     workflows (session/run), and runs at set times (session/schedule).
 //   - transport: MCP over stdio, HTTP and SSE, with one package per toolset; who may call, and how much.
 //   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients), ready-made jobs
 //     (library), the
@@ -141,6 +141,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work, and
 		a.jobsCommand(),
 		a.sessionsCommand(),
 		a.runCommand(),
+		a.scheduleCommand(),
 		a.boardCommand(),
 		a.storeCommand(),
 		a.onStore(a.checkCommand()),

@@ -88,8 +88,7 @@ func (RunMade) Tags() map[string]string {
 func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkflowArgs) (*board.RunReply, error) {
 	named := a.RequestID
 	a.RequestID = nil
-	run, err := runOf(&a)
-	if err != nil {
+	if _, err := runOf(&a); err != nil {
 		return nil, err
 	}
 
@@ -114,6 +113,47 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 		return r, err
 	}
 
+	plan, err := e.planWorkflow(ctx, b, cfg, a)
+	if err != nil {
+		return nil, err
+	}
+
+	// together with its task, which attempts.auto_start would otherwise start
+	at, err := b.CreateRun(ctx, plan.Task, plan.Attempt, plan.First, request)
+	if err != nil {
+		return nil, board.Fault("creating the run", err)
+	}
+	e.RunMade(ctx, at, a.JobName+"/"+a.WorkflowName, b.Who)
+	r, err := e.RunReply(ctx, b, at.ID)
+	return r, board.Midway(err)
+}
+
+// RunMade logs that a run is on the board, and makes this process look for it.
+func (e *Engine) RunMade(ctx context.Context, at *task.Attempt, workflow string, who session.Caller) {
+	e.Log.InfoContext(telemetry.Under(ctx, RefOf(at)), "run made", "run", at.ID, "workflow", workflow, "executor",
+		at.Executor, "caller", who.Identity)
+	e.wakeUp()
+}
+
+// PlanRun checks what RunWorkflow checks, and returns what it would put on the board. It writes nothing.
+func (e *Engine) PlanRun(ctx context.Context, who session.Caller, a RunWorkflowArgs) (*store.PlannedRun, error) {
+	b, cfg, err := e.View(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.MayStart(b.Who); err != nil {
+		return nil, err
+	}
+	return e.planWorkflow(ctx, b, cfg, a)
+}
+
+func (e *Engine) planWorkflow(
+	ctx context.Context, b board.View, cfg *config.Config, a RunWorkflowArgs,
+) (*store.PlannedRun, error) {
+	run, err := runOf(&a)
+	if err != nil {
+		return nil, err
+	}
 	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
 	}
@@ -159,18 +199,7 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err != nil {
 		return nil, err
 	}
-
-	// together with its task, which attempts.auto_start would otherwise start
-	at, err := b.CreateRun(ctx, newTaskOf(t), *made, first, request)
-	if err != nil {
-		return nil, board.Fault("creating the run", err)
-	}
-	e.Log.InfoContext(telemetry.Under(ctx, RefOf(at)), "run made", "run", at.ID, "workflow",
-		run.JobName+"/"+run.WorkflowName, "executor", at.Executor, "caller", b.Who.Identity)
-
-	e.wakeUp()
-	r, err := e.RunReply(ctx, b, at.ID)
-	return r, board.Midway(err)
+	return &store.PlannedRun{Task: newTaskOf(t), Attempt: *made, First: first}, nil
 }
 
 func newTaskOf(t task.Task) task.NewTask {
@@ -205,6 +234,12 @@ func (e *Engine) runRepos(
 			Next("work without one", "run_workflow", "in_place", true).With("argument", "in_place")
 	}
 	return project, repos, nil
+}
+
+// CheckRun returns an error for callers if arguments of a run are out of range.
+func CheckRun(a RunWorkflowArgs) error {
+	_, err := runOf(&a)
+	return err
 }
 
 // runOf checks the arguments of a run.

@@ -29,6 +29,7 @@ type Database interface {
 	RemoteRuns() RemoteRuns
 	LongCalls() LongCalls
 	Work() Work
+	Schedules() Schedules
 	Changes() Changes
 	// Where returns the database's location, for messages.
 	Where() string
@@ -47,6 +48,7 @@ const (
 	TaskChanged      = "task"
 	TaskDeleted      = "task_deleted" // reported in addition, for places that have files of the task
 	AttemptChanged   = "attempt"
+	ScheduleChanged  = "schedule"
 	WorkChanged      = "work" // ID is that of WorkRow.ID; progress is not reported, but for remote runs as theirs
 )
 

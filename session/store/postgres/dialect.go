@@ -33,6 +33,7 @@ func (d database) Board() store.Board           { return d.stores.Board() }
 func (d database) RemoteRuns() store.RemoteRuns { return d.stores.RemoteRuns() }
 func (d database) LongCalls() store.LongCalls   { return d.stores.LongCalls() }
 func (d database) Work() store.Work             { return d.stores.Work() }
+func (d database) Schedules() store.Schedules   { return d.stores.Schedules() }
 func (d database) Changes() store.Changes       { return d.stores.Changes() }
 func (d database) Exists() bool                 { return true }
 func (d database) Close() error                 { return nil }

@@ -51,7 +51,7 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	testkit.Get(s.exec(t.Context(), `UPDATE @schema_version SET version = version + 1`)).Must(t)
 	late := openAt(t, url)
 	says(t, late.Open(t.Context()), task.ErrVersion,
-		"it has version 3, and this deepwork uses version 2: use the deepwork that wrote it, or set the database aside")
+		"it has version 4, and this deepwork uses version 3: use the deepwork that wrote it, or set the database aside")
 
 	// One that runs already stops to use it.
 	for _, mode := range []sqlstore.Mode{sqlstore.Reading, sqlstore.Writing} {
@@ -62,7 +62,7 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	// One of before the first release is not migrated.
 	testkit.Get(s.exec(t.Context(), `UPDATE @schema_version SET version = 1`)).Must(t)
 	says(t, openAt(t, url).Open(t.Context()), task.ErrVersion,
-		"it has version 1, and this deepwork uses version 2: use")
+		"it has version 1, and this deepwork uses version 3: use")
 	testkit.FailsWith(t, s.Unavailable(), task.ErrVersion, "it is unavailable")
 	testkit.FailsWith(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), task.ErrVersion,
 		"a transition")

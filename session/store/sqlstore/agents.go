@@ -77,6 +77,9 @@ func (t Tx) reopen(id string) {
 func (t Tx) setAttempt(id string, s task.AttemptState, why *string) {
 	t.changed(store.AttemptChanged, id)
 	t.Exec(`UPDATE attempts SET state = ?, error = ?, updated_at = ? WHERE id = ?`, s, why, t.Now, id)
+	if s.Ended() {
+		t.wakeSchedule(id)
+	}
 }
 
 func (b board) Execution(ctx context.Context, id string) (*task.Execution, error) {

@@ -133,7 +133,7 @@ func Scripts(files fs.FS) (scripts []string) {
 
 // firstVersion is the version of the schema that the first script makes. Nothing migrates earlier ones, which
 // were never released.
-const firstVersion = 2
+const firstVersion = 3
 
 // Latest returns the version to which the last script migrates a schema.
 func Latest(scripts []string) int { return firstVersion - 1 + len(scripts) }

@@ -315,6 +315,9 @@ func (s *Store) LongCalls() store.LongCalls { return calls{s} }
 // Work returns what processes of the project are to do.
 func (s *Store) Work() store.Work { return work{s} }
 
+// Schedules returns the schedules of the project.
+func (s *Store) Schedules() store.Schedules { return schedules{s} }
+
 // Sessions returns the sessions of the project.
 func (s *Store) Sessions() store.Sessions { return workflows{s} }
 

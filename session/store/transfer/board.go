@@ -20,7 +20,7 @@ type table struct{ name, order string }
 var tables = []table{
 	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"task_dependencies", ""}, {"attempts", ""}, {"attempt_repos", ""},
 	{"sessions", ""}, {"executions", "seq"}, {"attempt_reports", ""}, {"attempt_comments", ""}, {"usages", "seq"},
-	{"requests", "rowid"}, {"workflow_executions", ""}, {"work", ""}, {"long_calls", ""},
+	{"requests", "rowid"}, {"workflow_executions", ""}, {"schedules", ""}, {"due_times", ""}, {"work", ""}, {"long_calls", ""},
 	{"definitions", ""}, {"workflow_sessions", ""}, {"session_parts", ""}, {"session_requests", ""},
 }
 
@@ -32,7 +32,7 @@ func BoardRows(ctx context.Context, q sqlstore.Querier, f func(Row) error) error
 	for _, t := range tables {
 		query := "SELECT * FROM " + t.name
 		if t.name == "work" { // other kinds are about what a store of its own place has
-			query += " WHERE kind = '" + store.RemoteWork + "'"
+			query += " WHERE kind IN ('" + store.RemoteWork + "', '" + store.ScheduleWork + "')"
 		}
 		if t.order != "" {
 			query += " ORDER BY " + t.order

@@ -423,6 +423,44 @@ CREATE TABLE work_all (
 	PRIMARY KEY (scope, kind, key)
 );
 
+CREATE TABLE schedules_all (
+	scope           bigint NOT NULL DEFAULT scope(),
+	id              string,
+	name            string NOT NULL,
+	cron            string NOT NULL,
+	zone            string NOT NULL,
+	args            string NOT NULL,
+	overlap         string NOT NULL CHECK (overlap IN ('skip', 'queue_one', 'allow')),
+	catch_up        string NOT NULL CHECK (catch_up IN ('latest', 'skip', 'all')),
+	catch_up_within bigint NOT NULL,
+	pause_after     bigint NOT NULL,
+	paused          boolean NOT NULL,
+	resumed_at      string NOT NULL,
+	next            string NOT NULL,
+	refusals        string,
+	identity        string NOT NULL,
+	caller_group    string NOT NULL,
+	created_at      string NOT NULL,
+	PRIMARY KEY (scope, id),
+	UNIQUE (scope, name)
+);
+
+CREATE TABLE due_times_all (
+	scope    bigint NOT NULL DEFAULT scope(),
+	schedule string,
+	due_at   string,
+	until    string,
+	count    bigint NOT NULL,
+	outcome  string NOT NULL CHECK (outcome IN ('started', 'queued', 'skipped')),
+	reason   string NOT NULL,
+	run_id   string,
+	PRIMARY KEY (scope, schedule, due_at),
+	FOREIGN KEY (scope, schedule) REFERENCES schedules_all ON DELETE CASCADE,
+	CHECK ((outcome = 'started') = (run_id IS NOT NULL)),
+	CHECK ((outcome = 'skipped') = (reason <> ''))
+);
+CREATE INDEX due_times_of ON due_times_all (scope, run_id) WHERE run_id IS NOT NULL;
+
 CREATE TABLE definitions_all (
 	scope  bigint NOT NULL DEFAULT scope(),
 	hash   string,

@@ -359,6 +359,41 @@ CREATE TABLE work (
 	PRIMARY KEY (kind, key)
 ) STRICT, WITHOUT ROWID;
 
+-- Schedules start runs of workflows at their due times. Each has a row of work, of the kind schedule.
+CREATE TABLE schedules (
+	id              TEXT PRIMARY KEY,
+	name            TEXT NOT NULL UNIQUE,
+	cron            TEXT NOT NULL,
+	zone            TEXT NOT NULL, -- IANA name
+	args            TEXT NOT NULL, -- of run_workflow, JSON
+	overlap         TEXT NOT NULL CHECK (overlap IN ('skip', 'queue_one', 'allow')),
+	catch_up        TEXT NOT NULL CHECK (catch_up IN ('latest', 'skip', 'all')),
+	catch_up_within INTEGER NOT NULL, -- nanoseconds
+	pause_after     INTEGER NOT NULL, -- failed runs in a row; 0: never
+	paused          INTEGER NOT NULL,
+	resumed_at      TEXT NOT NULL,    -- failures of runs that were due earlier do not count
+	next            TEXT NOT NULL,    -- the first due time without a row in due_times
+	refusals        TEXT,             -- why machines could not start the run of the next due time, JSON
+	identity        TEXT NOT NULL,    -- of the caller that made it
+	caller_group    TEXT NOT NULL,
+	created_at      TEXT NOT NULL
+) STRICT;
+
+-- What became of each due time: a run, or a skip with its reason.
+CREATE TABLE due_times (
+	schedule TEXT NOT NULL REFERENCES schedules (id) ON DELETE CASCADE,
+	due_at   TEXT NOT NULL,
+	until    TEXT,             -- the last one, if the row stands for several
+	count    INTEGER NOT NULL, -- for how many it stands
+	outcome  TEXT NOT NULL CHECK (outcome IN ('started', 'queued', 'skipped')),
+	reason   TEXT NOT NULL,    -- of a skip, a sentence; '' otherwise
+	run_id   TEXT,             -- an attempt, which may have been deleted
+	PRIMARY KEY (schedule, due_at),
+	CHECK ((outcome = 'started') = (run_id IS NOT NULL)),
+	CHECK ((outcome = 'skipped') = (reason <> ''))
+) STRICT;
+CREATE INDEX due_times_of ON due_times (run_id) WHERE run_id IS NOT NULL;
+
 CREATE TABLE definitions (
 	hash   TEXT PRIMARY KEY, -- the SHA-256 of data
 	data   TEXT NOT NULL,
@@ -368,7 +403,7 @@ CREATE TABLE definitions (
 -- What was changed, for those who follow it.
 CREATE TABLE changes (
 	position INTEGER PRIMARY KEY, -- in the order of the commits, without gaps, since the newest one is never removed
-	kind     TEXT NOT NULL, -- session, execution, task, attempt or work
+	kind     TEXT NOT NULL, -- session, execution, task, attempt, schedule or work
 	id       TEXT NOT NULL,
 	at       TEXT NOT NULL  -- the start of the transaction
 ) STRICT;

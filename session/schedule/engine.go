@@ -1,0 +1,218 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/codes"
+	"deepwork/session/show"
+	"deepwork/session/store"
+	"deepwork/session/work"
+
+	times "deepwork/catalog/schedule"
+)
+
+const (
+	retryAfter  = 5 * time.Second // after this machine could not start a run
+	giveUpAfter = 5 * time.Minute // after no machine could
+	atOnce      = 8               // schedules that one process fires
+	queuePoll   = 30 * time.Second
+	pausedPoll  = time.Hour // resuming a schedule wakes it
+)
+
+// An Engine fires the schedules of a project. Its methods may be called from any goroutine, and by several processes.
+type Engine struct {
+	Attempts *attempt.Engine
+	Rows     store.Schedules
+	// Now is the clock by which times are due; nil means that of the database, which is the same for all machines.
+	Now func() time.Time
+}
+
+// New returns an engine that starts runs on a board.
+func New(attempts *attempt.Engine) *Engine {
+	return &Engine{Attempts: attempts, Rows: attempts.Database.Schedules()}
+}
+
+// Serve makes the schedules wake this process when they are due, until the loop leaves store.ScheduleWork.
+func (e *Engine) Serve(loop *work.Loop) {
+	loop.Register(work.Kind{
+		Name:  store.ScheduleWork,
+		Limit: atOnce,
+		Do: func(ctx context.Context, t *work.Task) (store.Outcome, error) {
+			_, wait, err := e.Fire(ctx, t.Key)
+			if errors.Is(err, store.ErrNotFound) {
+				return store.Outcome{}, nil // it was removed
+			}
+			return store.Outcome{Again: max(wait, time.Millisecond)}, err
+		},
+	})
+}
+
+// Fire does what is due of a schedule. It returns the ids of the runs that it has started, and how long to wait until
+// something may be due again.
+func (e *Engine) Fire(ctx context.Context, id string) (runs []string, wait time.Duration, err error) {
+	var state store.ScheduleState
+	var plan *store.PlannedRun
+	for {
+		var unreadable error
+		now := time.Time{}
+		if e.Now != nil {
+			now = e.Now()
+		}
+		d, err := e.Rows.Fire(ctx, id, now, func(s *store.ScheduleState) store.Decision {
+			state = *s
+			t, err := times.Parse(s.Cron, s.Zone)
+			if unreadable = err; err != nil {
+				return store.Decision{Next: s.Next}
+			}
+			return Decide(s, t)
+		}, plan)
+		if err = cmp.Or(err, unreadable); err != nil {
+			return runs, retryAfter, err
+		}
+
+		switch {
+		case d.DueAt.IsZero():
+			return runs, waitFor(&state, d.Next), nil
+		case d.Outcome != store.DueStarted:
+			e.Attempts.Log.InfoContext(ctx, "due time without a run", "schedule", state.Name, "due", d.DueAt, "count",
+				d.Count, "outcome", d.Outcome, "reason", d.Reason)
+			plan = nil
+		case d.RunID != nil:
+			plan.Attempt.ID = *d.RunID
+			e.Attempts.RunMade(ctx, &plan.Attempt, board.OrEmpty(plan.Task.JobName)+"/"+board.OrEmpty(plan.Task.WorkflowName),
+				CallerOf(&state.Schedule))
+			runs, plan = append(runs, *d.RunID), nil
+		default:
+			if plan, err = e.prepare(ctx, &state, d.DueAt); err != nil || plan == nil {
+				return runs, retryAfter, err
+			}
+		}
+	}
+}
+
+func waitFor(s *store.ScheduleState, next time.Time) time.Duration {
+	wait := next.Sub(s.Now)
+	switch {
+	case s.Paused || s.Failing:
+		return pausedPoll
+	case s.Queued != nil:
+		return min(wait, queuePoll) // the end of the run wakes it, unless this process is just looking
+	}
+	return wait
+}
+
+// CallerOf returns the caller that made a schedule, for whom its runs are started.
+func CallerOf(s *store.Schedule) session.Caller {
+	if s.Identity == session.LocalIdentity {
+		return session.LocalCaller(session.ChannelTerminal)
+	}
+	return session.Caller{Identity: s.Identity, Group: s.CallerGroup, Rights: session.RightAgents}
+}
+
+// prepare plans the run of a due time. It returns nil if this machine cannot start it but another one may, or later.
+func (e *Engine) prepare(ctx context.Context, s *store.ScheduleState, due time.Time) (*store.PlannedRun, error) {
+	plan, err := e.plan(ctx, s, due)
+	refused, isRefusal := errors.AsType[*session.Error](err)
+	switch {
+	case err == nil:
+		plan.DueAt = due
+		return plan, nil
+	case !isRefusal:
+		return nil, err
+	}
+
+	reason := refused.For(show.People)
+	if refused.Code == codes.BudgetReached {
+		return &store.PlannedRun{DueAt: due, Skip: reason}, nil
+	}
+	machine := e.Attempts.Here.MachineName
+	if machine == "" {
+		machine, _ = os.Hostname()
+	}
+	all, err := e.Rows.Refuse(ctx, s.ID, due, machine, reason)
+	if err != nil {
+		return nil, err
+	}
+	e.Attempts.Log.WarnContext(ctx, "this machine cannot start the run of a schedule now", "schedule", s.Name, "due", due,
+		"error", reason)
+	if s.Now.Sub(all.Since) < giveUpAfter {
+		return nil, nil
+	}
+	return &store.PlannedRun{DueAt: due, Skip: reasons(all)}, nil
+}
+
+// reasons says why no machine could start the run of a due time.
+func reasons(r *store.Refusals) string {
+	text := fmt.Sprintf("Nothing could start it for %.0f minutes.", giveUpAfter.Minutes())
+	for _, machine := range slices.Sorted(maps.Keys(r.Machines)) {
+		text += fmt.Sprintf(" %s: %s", machine, r.Machines[machine])
+	}
+	return text
+}
+
+func (e *Engine) plan(ctx context.Context, s *store.ScheduleState, due time.Time) (*store.PlannedRun, error) {
+	args, err := ArgsOf(&s.Schedule, due)
+	if err != nil {
+		return nil, err
+	}
+	return e.Attempts.PlanRun(ctx, CallerOf(&s.Schedule), *args)
+}
+
+// ArgsOf returns the arguments of the run of a due time: {date} and {due} in the goal are its date and its time, in the
+// zone of the schedule.
+func ArgsOf(s *store.Schedule, due time.Time) (*attempt.RunWorkflowArgs, error) {
+	var args attempt.RunWorkflowArgs
+	if err := json.Unmarshal(s.Args, &args); err != nil {
+		return nil, fmt.Errorf("the arguments of the schedule %s cannot be read: %w", s.Name, err)
+	}
+	zone, err := time.LoadLocation(s.Zone)
+	if err != nil {
+		return nil, err
+	}
+	args.Goal = strings.NewReplacer("{date}", due.In(zone).Format(time.DateOnly), "{due}",
+		due.In(zone).Format(time.RFC3339)).Replace(args.Goal)
+	return &args, nil
+}
+
+// RunNow starts a run of a schedule beside its due times.
+func (e *Engine) RunNow(ctx context.Context, s *store.Schedule, who session.Caller) (*board.RunReply, error) {
+	args, err := ArgsOf(s, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return e.Attempts.RunWorkflow(ctx, who, *args)
+}
+
+// Resume makes a schedule go on: its next due time is after now.
+func (e *Engine) Resume(ctx context.Context, s *store.Schedule) error {
+	t, err := times.Parse(s.Cron, s.Zone)
+	if err != nil {
+		return err
+	}
+	return e.Rows.Resume(ctx, s.ID, func(now *store.ScheduleState) store.Decision { return Passed(now, t) })
+}
+
+// FireDue fires all schedules of which something is due, and returns the ids of the runs that it has started.
+func (e *Engine) FireDue(ctx context.Context) (runs []string, err error) {
+	states, err := e.Rows.States(ctx)
+	for _, s := range states {
+		started, _, failed := e.Fire(ctx, s.ID)
+		runs = append(runs, started...)
+		if failed != nil && !errors.Is(failed, store.ErrNotFound) {
+			err = errors.Join(err, fmt.Errorf("firing the schedule %s: %w", s.Name, failed))
+		}
+	}
+	return runs, err
+}
