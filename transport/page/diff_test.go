@@ -21,9 +21,12 @@ import (
 	"github.com/google/uuid"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/judging"
+	"deepwork/session/machine"
 	"deepwork/session/merge"
 	"deepwork/session/run"
 	"deepwork/session/store"
@@ -236,6 +239,50 @@ func TestRunFits(t *testing.T) {
 	}
 }
 
+// The page of a run over 1,000 items shows some of them, and those that the URL asks for.
+func TestItemsFit(t *testing.T) {
+	views := testkit.Get(parseViews()).Must(t)
+	state := &machine.State{SessionID: "0a1b2c3d"}
+	list := &run.Step{ID: "port", SessionID: "0a1b2c3d", Name: "For each of todo", List: &run.List{AtOnce: 4},
+		Nested: make([]run.Tree, 1)}
+	for i := range 1000 {
+		item := &run.Item{Number: i + 1, Value: fmt.Sprint("<b>", i, strings.Repeat("long", 100)), State: board.Completed}
+		if i%300 == 0 {
+			item.State, item.Said = board.Failed, strings.Repeat("Why. ", 100)
+		}
+		for _, id := range []string{"port", "look", "check"} {
+			item.Steps = append(item.Steps, &run.Step{ID: job.Item(id, i), SessionID: "0a1b2c3d", State: item.State,
+				Session: state, Progress: new(machine.StepProgress), Agents: []board.RunStep{{ExecutionID: "x"}}})
+		}
+		list.List.Items, list.Nested[0].Entries = append(list.List.Items, item), append(list.Nested[0].Entries, item.Steps)
+	}
+	v := &runView{View: &run.View{
+		RunReply: &board.RunReply{RunID: "r", State: board.Running, SessionID: new("0a1b2c3d")},
+		Live:     true,
+		Tree:     run.Tree{SessionID: "0a1b2c3d", Entries: [][]*run.Step{{list}}},
+	}}
+	v.fit()
+	p := &attemptPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Run: v}
+	for _, c := range []struct {
+		query url.Values
+		rows  int
+		want  string
+	}{
+		{nil, 50, "<summary>996 completed</summary>"},
+		{url.Values{"items": {"failed"}}, 4, `<option value="failed" selected>failed</option>`},
+		{url.Values{"q": {"<b>77"}}, 11, `value="&lt;b&gt;77"`},
+		{url.Values{"q": {"no such item"}}, 0, "No item is like that."},
+		{url.Values{"items": {"completed"}}, 50, "These are 50 of 996"},
+	} {
+		var b bytes.Buffer
+		f := frame{Data: p, Caller: session.LocalCaller("page"), Query: c.query}
+		testkit.Must(t, views.templates["attempt"].Execute(&b, f))
+		testkit.True(t, b.Len() < 80<<10, "%v: the page has %d bytes", c.query, b.Len())
+		testkit.Equal(t, strings.Count(b.String(), "row item"), c.rows, "%v", c.query)
+		testkit.ContainsAll(t, b.String(), []string{c.want, "1000 items, 4 at once: 996 completed, 4 failed"}, "%v", c.query)
+	}
+}
+
 func (f *folder) String() string {
 	var parts []string
 	for _, sub := range f.Folders {
@@ -426,33 +473,73 @@ func TestTimeline(t *testing.T) {
 		return new(time.Date(2026, 1, 1, 10, minute, 0, 0, time.UTC).Format(time.RFC3339Nano))
 	}
 	now, _ := time.Parse(time.RFC3339Nano, *at(20))
-	plan := &run.Step{ID: "plan", SessionID: "s", Name: "Plan it", State: board.Completed, Agents: []board.RunStep{
-		{State: board.Completed, StartedAt: at(10), EndedAt: at(12)},
-		{State: board.Failed, StartedAt: at(0), EndedAt: at(5), LimitedUntil: at(15)},
-	}}
+	plan := &run.Step{ID: "plan", SessionID: "s", Name: "Plan it", State: board.Completed, Took: 7 * time.Minute,
+		USD: new(.42), Agents: []board.RunStep{
+			{State: board.Completed, StartedAt: at(10), EndedAt: at(12)},
+			{State: board.Failed, StartedAt: at(0), EndedAt: at(5), LimitedUntil: at(15)},
+		}}
 	write := &run.Step{
 		ID:        "write",
 		SessionID: "s",
 		State:     board.Running,
 		Agents:    []board.RunStep{{State: board.Running, StartedAt: at(12)}},
 	}
-	sign := &run.Step{ID: "sign", SessionID: "s", State: board.NotBegun}
+	then := func(minute int) time.Time { return testkit.Get(time.Parse(time.RFC3339Nano, *at(minute))).Must(t) }
+	asked := func(from int, to *time.Time) *judging.Submission {
+		return &judging.Submission{Turns: []judging.Turn{{With: judging.ByPerson, At: then(from), EndedAt: to}}}
+	}
+	sign := &run.Step{
+		ID:        "sign",
+		SessionID: "s",
+		State:     board.WaitingForYou,
+		Agents: []board.RunStep{
+			{State: board.Completed, StartedAt: at(13), EndedAt: at(16)},
+			{State: board.Completed, StartedAt: at(10), EndedAt: at(12)},
+			{State: board.Failed, StartedAt: at(8), EndedAt: at(9)},
+		},
+		Session:  &machine.State{},
+		Progress: &machine.StepProgress{Submissions: []*judging.Submission{asked(15, new(then(17))), asked(18, nil)}},
+	}
+	last := &run.Step{ID: "last", SessionID: "s", State: board.NotBegun}
 	v := &runView{View: &run.View{
 		RunReply: &board.RunReply{},
 		Live:     true,
-		Tree:     run.Tree{SessionID: "s", Entries: [][]*run.Step{{plan}, {write, sign}}},
+		Tree:     run.Tree{SessionID: "s", Entries: [][]*run.Step{{plan}, {write, sign}, {last}}},
 	}}
 	line := v.timelineAt(now)
 	testkit.Same(t, line.Lanes[0].Bars, []bar{
-		{0, 250, "failed", "failed, 5 min"}, {250, 250, "limit", "waited for a limit, 5 min"},
-		{500, 100, "completed", "completed, 2 min"},
+		{0, 25, "failed", "failed, 5 min"}, {25, 25, "limit", "waited for a limit, 5 min"},
+		{50, 10, "completed", "completed, 2 min"},
 	})
-	testkit.Same(t, line.Lanes[1].Bars, []bar{{600, 400, "running", "running, 8 min"}})
-	testkit.Equal(t, line.Lanes[2].Summary(), "not begun")
-	testkit.Same(t, line.Ticks, []string{"0", "5 min", "10 min", "15 min", "20 min"})
+	testkit.Same(t, line.Lanes[1].Bars, []bar{{60, 40, "running", "running, 8 min"}})
+	testkit.Same(t, line.Lanes[2].Bars, []bar{{40, 5, "failed", "failed, 1 min"},
+		{50, 10, "unfinished", "ended, step not finished, 2 min"}, {65, 15, "completed", "completed, 3 min"},
+		{75, 10, "person", "waited for a person, 2 min"}, {90, 10, "person", "waited for a person, 2 min"}})
+	testkit.Equal(t, line.Lanes[3].Summary(), "not begun")
+	testkit.Same(t, line.Ticks, []string{"0s", "5m", "10m", "15m", "20m"})
+
+	// The labels of the axis are short, and none is there twice, however long a run is.
+	for length := time.Duration(0); length < 1000*24*time.Hour; length += length/7 + time.Second {
+		scaled := scale(length)
+		testkit.True(t, scaled >= length && scaled > 0, "%v becomes %v", length, scaled)
+		for i := range ticks + 1 {
+			label := zeros.Replace((scaled * time.Duration(i) / ticks).String())
+			testkit.True(t, len(label) <= 6, "%v: %q", length, label)
+		}
+	}
+
+	// The items of a list share a lane.
+	list := &run.Step{ID: "each", State: board.Running, List: &run.List{AtOnce: 2, Items: []*run.Item{
+		{State: board.Completed}, {State: board.Running}}},
+		Nested: []run.Tree{{Entries: [][]*run.Step{{plan}, {write}}}}}
+	v.Tree.Entries = [][]*run.Step{{list}}
+	testkit.Same(t, v.timelineAt(now).Lanes[0].Bars,
+		[]bar{{0, 100, "running", "2 items, 2 at once: 1 completed, 1 running, 20 min"}})
+	v.Tree.Entries = [][]*run.Step{{plan}, {write, sign}, {last}}
 
 	views := testkit.Get(parseViews()).Must(t)
 	var page bytes.Buffer
-	testkit.Must(t, views.templates["attempt"].ExecuteTemplate(&page, "lanes", line))
-	testkit.Contains(t, page.String(), `<rect class="bar-limit" x="250" y="0" width="250" height="10">`, "the page")
+	testkit.Must(t, views.templates["attempt"].ExecuteTemplate(&page, "lanes", v))
+	testkit.ContainsAll(t, page.String(), []string{` fill="url(#hatch)" `, `7 min · $0.42</span>`, "</svg> not finished</li>"},
+		"the page")
 }

@@ -37,7 +37,7 @@ func (v *runView) Minutes() float64 { return v.Kept.MaxTime.Minutes() }
 // Waits returns the steps that wait for something outside of the run.
 func (v *runView) Waits() (all []*run.Step) {
 	if v.Live {
-		v.Tree.Each(func(x *run.Step, _ int) {
+		v.Tree.Rows(func(x *run.Step, _ int) {
 			if x.Why != "" {
 				all = append(all, x)
 			}
@@ -128,10 +128,10 @@ const (
 // then the messages of finished steps.
 func (v *runView) fit() {
 	over := -maxSteps
-	v.Tree.Each(func(*run.Step, int) { over++ })
+	v.Tree.Rows(func(*run.Step, int) { over++ })
 	steps := func(entry []*run.Step) (n int) {
 		one := run.Tree{Entries: [][]*run.Step{entry}}
-		one.Each(func(*run.Step, int) { n++ })
+		one.Rows(func(*run.Step, int) { n++ })
 		return n
 	}
 	idle := func(entry []*run.Step, state board.State) bool {
@@ -146,12 +146,8 @@ func (v *runView) fit() {
 		over, v.After = over-steps(last), v.After+len(last)
 	}
 
-	shown := 0
-	v.Tree.Each(func(x *run.Step, _ int) {
-		shown++
-		x.Last = jsontext.Clip(x.Last, maxLast)
-	})
-	v.many = shown > maxTold
+	v.Tree.Each(func(x *run.Step, _ int) { x.Last = jsontext.Clip(x.Last, maxLast) })
+	v.many = over+maxSteps > maxTold
 }
 
 // maxLast is how many bytes of what an agent said last a page shows.
