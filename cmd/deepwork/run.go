@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -225,15 +226,24 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 }
 
 func (a *app) runStatusCommand() *cobra.Command {
-	return a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
+	var items string
+	cmd := a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
 		Use:   "status [ID]",
 		Short: "Show a run, or list all of them",
 		Long: `Show a run: its state, and for each step how long its agents ran, what they cost, and
-their last line of output. Without an id, list the runs, newest first.` + runIDs.help(),
+their last line of output. Of steps that are done for each item of a list, it shows how
+far the items are, and ten that are not done; --items shows all of them, or those in a
+state. Without an id, list the runs, newest first.` + runIDs.help(),
 		Example: `  deepwork run status
-  deepwork run status latest`,
+  deepwork run status latest
+  deepwork run status latest --items failed`,
 		Args: argumentCount(0, 1, "the id of a run"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all := append([]board.State{"all"}, run.ItemStates...)
+			if items != "" && (len(args) == 0 || !slices.Contains(all, board.State(items))) {
+				return usagef(cmd, "--items %s: expected the id of a run, and one of %s", items,
+					strings.Trim(fmt.Sprint(all), "[]"))
+			}
 			if len(args) == 0 {
 				return a.withBoard(true, a.printRuns)
 			}
@@ -243,12 +253,15 @@ their last line of output. Without an id, list the runs, newest first.` + runIDs
 					if a.json {
 						return a.printJSON(v.RunReply)
 					}
-					a.printRun(ctx, engine, v)
+					a.printRun(ctx, engine, v, items)
 					return nil
 				})
 			})
 		},
 	}))
+	cmd.Flags().StringVar(&items, "items", "", "show the items in a `state`, such as failed, or all of them")
+	cmd.MarkFlagsMutuallyExclusive("items", "json")
+	return cmd
 }
 
 func (a *app) runStopCommand() *cobra.Command {

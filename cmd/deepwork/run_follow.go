@@ -410,19 +410,23 @@ func (v *runLines) event(e runEvent) {
 }
 
 // printRun prints a run with its steps.
-func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View) {
+func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View, items string) {
 	a.fields("run", board.Short(v.RunID), "workflow", v.Workflow, "goal", v.Goal)
 	a.printInputs(v.Inputs)
 	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt), "trace",
 		cmp.Or(v.Trace.URL, v.Trace.ID))
-	a.printSteps(v)
+	a.printSteps(v, items)
 	a.printOutcome(ctx, engine, v.RunReply)
 }
 
-// printSteps prints the steps of a run with their agents.
-func (a *app) printSteps(v *run.View) {
+// maxItems is how many items are shown of which the command line does not ask for.
+const maxItems = 10
+
+// printSteps prints the steps of a run with their agents, and items: those in a state, all, or "" for those that are
+// not done.
+func (a *app) printSteps(v *run.View, items string) {
 	var rows [][]string
-	v.Tree.Each(func(s *run.Step, depth int) {
+	v.Tree.Rows(func(s *run.Step, depth int) {
 		name := strings.Repeat("> ", depth) + s.ID
 		executor := ""
 		cost := ""
@@ -436,6 +440,15 @@ func (a *app) printSteps(v *run.View) {
 			cost = fmt.Sprintf("%.2f USD", *s.USD)
 		}
 		rows = append(rows, []string{name, executor, s.State.Words(), ranFor(s), cost, a.stepNote(s)})
+		if s.List == nil {
+			return
+		}
+		for n, i := range s.List.Find(strings.TrimPrefix(items, "all"), "") {
+			if items != "" || n < maxItems && i.State != board.Completed {
+				name := fmt.Sprintf("%s> %d %s", strings.Repeat("> ", depth), i.Number, show.OneLine(i.Value, 80))
+				rows = append(rows, []string{name, "", i.State.Words(), "", "", i.Said})
+			}
+		}
 	})
 	if len(rows) > 0 {
 		fmt.Fprintln(a.out)
@@ -451,6 +464,8 @@ func (a *app) printSteps(v *run.View) {
 // stepNote says what a step waits for, or returns the last line of its agent's message or error.
 func (a *app) stepNote(s *run.Step) string {
 	switch {
+	case s.List != nil:
+		return s.List.Summary()
 	case s.State == board.WaitingForYou:
 		return a.onPath(session.AwaitingStep{SessionID: s.SessionID, Step: s.ID, Review: true}.Command())
 	case s.Until != nil:
