@@ -416,8 +416,8 @@ func TestField22_StatesOfSteps(t *testing.T) {
 		{board.NotBegun, active, Step{ID: "two"}, true},
 	} {
 		test.step.Session, test.step.Progress = test.state, test.state.Progress(test.step.ID)
-		got, _ := (&viewBuilder{run: &View{RunReply: &board.RunReply{RunID: "r", State: board.Paused}, Live: !test.closed}}).
-			state(&test.step)
+		r := &board.RunReply{RunID: "r", State: board.Paused}
+		got, _ := (&viewBuilder{run: &View{RunReply: r, Live: !test.closed}}).state(&test.step)
 		testkit.Equal(t, got, test.want, "%+v, ended %v", test.step, test.closed)
 	}
 }

@@ -75,8 +75,10 @@ func TestLookAtItems(t *testing.T) {
 	v := look()
 	testkit.Need(t, v.Fault == nil && len(v.Tree.Entries) == 3, "%v: %d entries", v.Fault, len(v.Tree.Entries))
 	list := v.Tree.Entries[1][0]
-	testkit.Equal(t, list.List.Summary(), "6 items, 3 at once: 1 completed, 1 not begun, 1 dropped, 1 running, 1 failed, 1 waiting for you")
-	testkit.Equal(t, fmt.Sprintln(list.ID, list.State, list.Took, list.Why), "port waiting_for_you 9s has items that wait for a person\n")
+	testkit.Equal(t, list.List.Summary(),
+		"6 items, 3 at once: 1 completed, 1 not begun, 1 dropped, 1 running, 1 failed, 1 waiting for you")
+	testkit.Equal(t, fmt.Sprintln(list.ID, list.State, list.Took, list.Why),
+		"port waiting_for_you 9s has items that wait for a person\n")
 	var rows []string
 	for _, i := range list.List.Items {
 		row := fmt.Sprint(i.Number, " ", i.Value, " ", i.State, " "+i.Said)
@@ -103,7 +105,8 @@ func TestLookAtItems(t *testing.T) {
 		return fmt.Sprint(all)
 	}
 	for _, c := range []struct{ state, text, want string }{
-		{"", "", "[4 2 3 5 6 1]"}, {"failed", "", "[2]"}, {"", " TWO", "[2]"}, {"", "3", "[3]"}, {"completed", "two", "[]"},
+		{"", "", "[4 2 3 5 6 1]"},
+		{"failed", "", "[2]"}, {"", " TWO", "[2]"}, {"", "3", "[3]"}, {"completed", "two", "[]"},
 	} {
 		testkit.Equal(t, find(c.state, c.text), c.want, "%s %q", c.state, c.text)
 	}

@@ -43,7 +43,7 @@ type Step struct {
 	Session             *machine.State        // nil if it could not be read
 	Progress            *machine.StepProgress // nil if it has not begun, or could not be read
 	Nested              []Tree                // workflows that its agents have started, or the step's own
-	List                *List                 // of a step that stands for those of all items; then those are nested in it
+	List                *List                 // of a step that stands for those of all items, which are nested in it
 }
 
 // The values of Step.Why.

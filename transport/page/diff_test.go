@@ -246,7 +246,8 @@ func TestItemsFit(t *testing.T) {
 	list := &run.Step{ID: "port", SessionID: "0a1b2c3d", Name: "For each of todo", List: &run.List{AtOnce: 4},
 		Nested: make([]run.Tree, 1)}
 	for i := range 1000 {
-		item := &run.Item{Number: i + 1, Value: fmt.Sprint("<b>", i, strings.Repeat("long", 100)), State: board.Completed}
+		value := fmt.Sprint("<b>", i, strings.Repeat("long", 100))
+		item := &run.Item{Number: i + 1, Value: value, State: board.Completed}
 		if i%300 == 0 {
 			item.State, item.Said = board.Failed, strings.Repeat("Why. ", 100)
 		}
@@ -254,7 +255,8 @@ func TestItemsFit(t *testing.T) {
 			item.Steps = append(item.Steps, &run.Step{ID: job.Item(id, i), SessionID: "0a1b2c3d", State: item.State,
 				Session: state, Progress: new(machine.StepProgress), Agents: []board.RunStep{{ExecutionID: "x"}}})
 		}
-		list.List.Items, list.Nested[0].Entries = append(list.List.Items, item), append(list.Nested[0].Entries, item.Steps)
+		list.List.Items = append(list.List.Items, item)
+		list.Nested[0].Entries = append(list.Nested[0].Entries, item.Steps)
 	}
 	v := &runView{View: &run.View{
 		RunReply: &board.RunReply{RunID: "r", State: board.Running, SessionID: new("0a1b2c3d")},
@@ -279,7 +281,8 @@ func TestItemsFit(t *testing.T) {
 		testkit.Must(t, views.templates["attempt"].Execute(&b, f))
 		testkit.True(t, b.Len() < 80<<10, "%v: the page has %d bytes", c.query, b.Len())
 		testkit.Equal(t, strings.Count(b.String(), "row item"), c.rows, "%v", c.query)
-		testkit.ContainsAll(t, b.String(), []string{c.want, "1000 items, 4 at once: 996 completed, 4 failed"}, "%v", c.query)
+		testkit.ContainsAll(t, b.String(), []string{c.want, "1000 items, 4 at once: 996 completed, 4 failed"},
+			"%v", c.query)
 	}
 }
 
@@ -540,6 +543,6 @@ func TestTimeline(t *testing.T) {
 	views := testkit.Get(parseViews()).Must(t)
 	var page bytes.Buffer
 	testkit.Must(t, views.templates["attempt"].ExecuteTemplate(&page, "lanes", v))
-	testkit.ContainsAll(t, page.String(), []string{` fill="url(#hatch)" `, `7 min · $0.42</span>`, "</svg> not finished</li>"},
-		"the page")
+	testkit.ContainsAll(t, page.String(), []string{` fill="url(#hatch)" `, `7 min · $0.42</span>`,
+		"</svg> not finished</li>"}, "the page")
 }
