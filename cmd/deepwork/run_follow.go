@@ -15,7 +15,6 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/run"
-	"deepwork/session/show"
 	"deepwork/session/why"
 	"deepwork/transport"
 )
@@ -417,48 +416,6 @@ func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View,
 		cmp.Or(v.Trace.URL, v.Trace.ID))
 	a.printSteps(v, items)
 	a.printOutcome(ctx, engine, v.RunReply)
-}
-
-// maxItems is how many items are shown of which the command line does not ask for.
-const maxItems = 10
-
-// printSteps prints the steps of a run with their agents, and items: those in a state, all, or "" for those that are
-// not done.
-func (a *app) printSteps(v *run.View, items string) {
-	var rows [][]string
-	v.Tree.Rows(func(s *run.Step, depth int) {
-		name := strings.Repeat("> ", depth) + s.ID
-		executor := ""
-		cost := ""
-		if len(s.Agents) > 1 {
-			name += fmt.Sprintf(" (%d agents)", len(s.Agents))
-		}
-		if x := s.Agent(); x != nil {
-			executor = x.Executor
-		}
-		if s.USD != nil {
-			cost = fmt.Sprintf("%.2f USD", *s.USD)
-		}
-		rows = append(rows, []string{name, executor, s.State.Words(), ranFor(s), cost, a.stepNote(s)})
-		if s.List == nil {
-			return
-		}
-		for n, i := range s.List.Find(strings.TrimPrefix(items, "all"), "") {
-			if items != "" || n < maxItems && i.State != board.Completed {
-				name := fmt.Sprintf("%s> %d %s", strings.Repeat("> ", depth), i.Number, show.OneLine(i.Value, 80))
-				rows = append(rows, []string{name, "", i.State.Words(), "", "", i.Said})
-			}
-		}
-	})
-	if len(rows) > 0 {
-		fmt.Fprintln(a.out)
-		a.out.Table([]show.Column{{Title: "STEP", Least: 12}, {Title: "AGENT", Least: 8, Optional: true}, {
-			Title: "STATE",
-			State: true,
-		}, {Title: "TIME", Optional: true}, {Title: "COST", Optional: true}, {Title: "LAST", Least: 20, Below: true}},
-			rows)
-		fmt.Fprintln(a.out)
-	}
 }
 
 // stepNote says what a step waits for, or returns the last line of its agent's message or error.

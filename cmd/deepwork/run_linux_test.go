@@ -240,8 +240,8 @@ func TestRunStatusOfItems(t *testing.T) {
 	}
 	const summary = "4 items, 3 at once: 2 completed, 1 running, 1 failed"
 	for args, want := range map[string]string{
-		"latest":                     "1 a.go running, 2 {\"file\":\"b.go\"} failed",
-		"latest --items all":         "1 a.go running, 2 {\"file\":\"b.go\"} failed, 3 c.go completed, " +
+		"latest": "1 a.go running, 2 {\"file\":\"b.go\"} failed",
+		"latest --items all": "1 a.go running, 2 {\"file\":\"b.go\"} failed, 3 c.go completed, " +
 			"4 d.go completed",
 		"latest --items failed":      "2 {\"file\":\"b.go\"} failed",
 		"latest --items interrupted": "",
