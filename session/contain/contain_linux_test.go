@@ -175,7 +175,7 @@ func TestRemedies(t *testing.T) {
 	for said, want := range map[string]string{
 		"bwrap: Creating new namespace failed: No space left":           "user.max_user_namespaces",
 		"bwrap: Can't mount proc on /newroot/proc: Operation":           "systempaths=unconfined",
-		"bwrap: No permissions to create new namespace, likely because": "contain: outer",
+		"bwrap: No permissions to create new namespace, likely because": "seccomp=unconfined",
 		"bwrap: Unknown option --disable-userns":                        "0.8 or later",
 	} {
 		testkit.Contains(t, remedy(said).Error(), want, said)
@@ -216,4 +216,19 @@ print(Pool(2).map(abs, [1]), Manager().list())'`,
 			testkit.True(t, err == nil, "%v\n%s%s", err, r.Stdout, r.Stderr)
 		})
 	}
+}
+
+// A plan says in words what its program gets.
+func TestDescribe(t *testing.T) {
+	p := &Plan{Version: "0.11.0", Env: []string{"HOME=/home/ann", "API_KEY=secret"}, Mounts: []Mount{
+		{Path: "/usr", Source: "/usr"}, {Path: "/etc/hosts", Source: "/etc/hosts"}, {Path: "/tmp", Write: true},
+		{Path: "/work", Source: "/work", Write: true}, {Path: ownSelf, Source: "/usr/bin/deepwork"},
+	}}
+	p.Reach(hosts.List{"api.example.com:443"}, 5432)
+	testkit.Equal(t, p.String(), "contained (bubblewrap 0.11.0; 1 host, 1 port of this machine)")
+	text := fmt.Sprint(p.Describe())
+	testkit.ContainsAll(t, text, []string{"[reads /usr, 1 of the system's files in /etc]", "[writes /work]",
+		"[starts with empty /tmp, /dev/shm]", "[connects to api.example.com:443]", "[ports of this machine 5432]",
+		"API_KEY, HOME, HTTPS_PROXY"})
+	testkit.Lacks(t, text, []string{"secret", ownSelf})
 }

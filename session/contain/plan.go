@@ -289,7 +289,7 @@ type Unavailable struct{ Why, Remedy string }
 
 // Error implements error.
 func (u *Unavailable) Error() string {
-	return fmt.Sprintf("agents cannot be contained here: %s. %s", u.Why, u.Remedy)
+	return fmt.Sprintf("programs cannot be contained here: %s. %s", u.Why, u.Remedy)
 }
 
 func isThere(path string) bool {
@@ -297,9 +297,8 @@ func isThere(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Outer is the remedy in a container.
-const Outer = "If this machine is a container that was made for the agents alone, it is their containment: set " +
-	"contain: outer in your own config, which is recorded with each of them"
+// outer is the remedy in a container.
+const outer = "A container that was made for the agents alone contains them already"
 
 // remedy tells apart why bubblewrap failed, by its own words first.
 func remedy(said string) *Unavailable {
@@ -308,12 +307,15 @@ func remedy(said string) *Unavailable {
 	}
 	u := &Unavailable{Why: "bubblewrap failed: " + cmp.Or(strings.TrimSpace(said), "it said nothing")}
 	switch {
-	case has("No space left", "max_user_namespaces"):
+	case has("No space left", "ENOSPC") && setting("user/max_user_namespaces") != "0" && has("_namespaces"):
+		u.Why = "what is around this system, such as another bubblewrap, allows no user namespaces in it"
+		u.Remedy = "Run deepwork outside of that"
+	case has("No space left", "ENOSPC", "max_user_namespaces"):
 		u.Why = "the system allows no more user namespaces (user.max_user_namespaces)"
 		u.Remedy = "Allow them: sudo sysctl user.max_user_namespaces=15000"
 	case has("Can't mount proc"):
 		u.Why = "this is a container that hides parts of /proc, so no program in it can get a /proc of its own"
-		u.Remedy = Outer + "; or start the container with --security-opt systempaths=unconfined"
+		u.Remedy = outer + "; or start the container with --security-opt systempaths=unconfined"
 	case has("No permissions to create new namespace", "setting up uid map", "RTM_NEWADDR",
 		"Creating new namespace failed", "Operation not permitted", "Permission denied"):
 		switch {
@@ -328,7 +330,7 @@ func remedy(said string) *Unavailable {
 		default:
 			u.Why = "something around this system, such as a container's seccomp filter, forbids user namespaces (" +
 				strings.TrimSpace(said) + ")"
-			u.Remedy = Outer + "; or start the container with --security-opt seccomp=unconfined"
+			u.Remedy = outer + "; or start the container with --security-opt seccomp=unconfined"
 		}
 	case has("Unknown option"):
 		u.Remedy = "Install version " + Oldest + " or later of bubblewrap"

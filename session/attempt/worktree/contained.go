@@ -349,8 +349,8 @@ func (k *Keeper) take(ctx context.Context, j *journal, e *record) (err error) {
 			}
 		}
 		if !ahead && !behind {
-			return fmt.Errorf("%w: the commits of its contained agent are kept as %sheads/%s. Merge them into the branch",
-				ErrMoved, j.attemptRefs(), e.Branch)
+			return fmt.Errorf("%w: the commits of its contained agent are kept as %sheads/%s. Merge them into the "+
+				"branch", ErrMoved, j.attemptRefs(), e.Branch)
 		} else if !ahead {
 			tip = own // somebody has merged them
 		}

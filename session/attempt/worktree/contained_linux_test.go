@@ -160,8 +160,8 @@ func TestABranchThatWasMovedStays(t *testing.T) {
 	testkit.Equal(t, strings.TrimSpace(gitIn(t, j.repo, "rev-parse", "work")), other, "the branch")
 	gitIn(t, j.repo, "log", "-1", "refs/deepwork/attempt/a/heads/work")
 
-	merged := strings.TrimSpace(gitIn(t, j.repo, "commit-tree", "-p", "work", "-p", "refs/deepwork/attempt/a/heads/work",
-		"-m", "both", "main^{tree}"))
+	merged := strings.TrimSpace(gitIn(t, j.repo, "commit-tree", "-p", "work", "-p",
+		"refs/deepwork/attempt/a/heads/work", "-m", "both", "main^{tree}"))
 	gitIn(t, j.repo, "update-ref", "refs/heads/work", merged)
 	must(t, j.k.Take(t.Context(), j.path))
 	testkit.Equal(t, strings.TrimSpace(gitIn(t, j.repo, "rev-parse", "work")), merged, "the branch")
