@@ -1,0 +1,120 @@
+package page_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/transport"
+	"deepwork/transport/page/pagetest"
+	"deepwork/transport/web"
+)
+
+const bothJob = `name: both
+version: 1.0.0
+summary: Has two texts signed
+common_job_info_provided_to_all_steps_at_runtime: Be brief.
+workflows: [{name: full, summary: All of it, steps: [[first, second]]}]
+steps:
+  - {id: first, name: First, description: Write it, instructions: Write., outputs: {text: {type: file, description: ` +
+	`The text}}, reviews: [{run_each: step, by: human, quality_criteria: {Sound: "Is it?"}}]}
+  - {id: second, name: Second, description: Write it, instructions: Write., outputs: {text: {type: file, ` +
+	`description: The text}}, reviews: [{run_each: step, by: human, quality_criteria: {Sound: "Is it?"}}]}
+`
+
+// sections returns the lists of the page Now or of the inbox, by their names.
+func sections(page string) map[string]string {
+	all := map[string]string{}
+	for _, part := range strings.Split(page, `<section class="list `)[1:] {
+		name, text, _ := strings.Cut(part, `"`)
+		all[name], _, _ = strings.Cut(text, "</section>")
+	}
+	return all
+}
+
+// A chat with several steps that wait for a person, and a session nested in it, is one row, which counts. The tab's
+// title says how many rows need a person.
+func TestNowHasARowForAPieceOfWork(t *testing.T) {
+	root := pagetest.Project(t)
+	testkit.Write(t, root+"/.deepwork/jobs/both/job.yml", bothJob)
+	_, call, all := as(t, root, config.Token{Name: "ann", Rights: config.RightPerson})
+	id := call.Start(pagetest.Args{"goal": "Two texts", "job_name": "both", "workflow_name": "full"})
+	nested := call.Start(pagetest.Args{
+		"goal":              "A detour",
+		"job_name":          "trip",
+		"workflow_name":     "plan",
+		"parent_session_id": id,
+	})
+	now := all[0].do("GET", "/", nil).is(http.StatusOK, "<title>Now · ").lacks(nested)
+	testkit.Equal(t, strings.Count(sections(now.text)["working"], "<li"), 1, "rows that work")
+
+	for _, step := range []string{"first", "second"} {
+		call("finished_step", pagetest.Args{
+			"session_id": id,
+			"step_id":    step,
+			"outputs":    pagetest.Args{"text": "idea.txt"},
+		}, nil)
+	}
+	var needs string
+	testkit.Until(t, "both steps wait", func() bool {
+		now = all[0].do("GET", "/", nil)
+		needs = sections(now.text)["needs"]
+		return strings.Contains(needs, " · and 1 more")
+	})
+	testkit.Equal(t, strings.Count(needs, "<li"), 1, "rows that need a person: %s", needs)
+	testkit.Contains(t, needs, "Two texts")
+	now.is(http.StatusOK, "<title>(1) Now · ", "No session or agent is at work.")
+}
+
+// A chat whose server is gone is idle, with what to say to an agent, and open pages are told of it.
+func TestChatsWhoseServerIsGoneAreIdle(t *testing.T) {
+	t.Parallel()
+	root := pagetest.Project(t)
+	alone := testkit.Get(transport.NewServer(transport.Options{ProjectRoot: root})).Must(t)
+	here, there := mcp.NewInMemoryTransports()
+	user := session.WithCaller(t.Context(), session.LocalCaller(session.ChannelStdio))
+	testkit.Get(alone.MCP().Connect(user, there, nil)).Must(t)
+	id := pagetest.Over(t, here).Plan("Sail away")
+	b := serve(t, root, web.Options{}).browser(t)
+	ids, hangUp := b.listen(b.stream("/"), "")
+	defer hangUp()
+	before := sections(b.get("/"))
+	testkit.Contains(t, before["working"], "Sail away")
+	testkit.Equal(t, before["idle"], "", "nothing is idle")
+
+	testkit.Must(t, alone.Close(t.Context()))
+	event(t, ids, "the server of a chat has ended")
+	after := sections(b.get("/"))
+	testkit.ContainsAll(t, after["idle"], []string{"Sail away", "trip/plan, step idea, 1 of 3",
+		"say to your agent:", "Go on with session " + id, `class="status idle"`})
+	testkit.Lacks(t, after["working"], []string{"Sail away"}, "it is at work, too")
+}
+
+// Work that has changed nothing is offered as done.
+func TestWorkWithoutChangesIsOfferedAsDone(t *testing.T) {
+	_, call, b := open(t)
+	task, id := call.Script("Look around", "! true\n")
+	call.Await(t, id, "completed")
+	testkit.Until(t, "the changes are counted", func() bool {
+		return strings.Contains(b.get("/"), "no changes: done?")
+	})
+	b.act("/tasks/"+task+"?status=done&back=/", b.csrf("/")).leads("/")
+	testkit.Lacks(t, sections(b.get("/"))["needs"], []string{"Look around"}, "it still waits")
+}
+
+// A caller with a token who has nothing yet is told how to connect, at the address that they see.
+func TestANewTokenIsToldHowToConnect(t *testing.T) {
+	_, call, all := as(t, pagetest.Project(t), config.Token{Name: "ann"}, config.Token{Name: "bob"})
+	call.Plan("Sail away")
+	mine := strings.TrimPrefix(all[1].at, "http://")
+	add := `claude mcp add --transport http deepwork %s/mcp --header "Authorization: Bearer TOKEN"`
+	all[1].do("GET", "/", nil).is(http.StatusOK, strings.Replace(add, "%s", "http://"+mine, 1)).lacks("deepwork init")
+	all[1].do("GET", "/", nil, "X-Forwarded-Proto: https", "X-Forwarded-Prefix: /work").is(http.StatusOK,
+		strings.Replace(add, "%s", "https://"+mine+"/work", 1))
+	all[0].do("GET", "/", nil).is(http.StatusOK, "Sail away").lacks("claude mcp add")
+}
