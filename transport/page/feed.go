@@ -240,7 +240,11 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
-	defer s.followOutputs(r.Context(), session.CallerOf(r.Context()), on)()
+	follow := s.followOutputs
+	if s.Chooser != nil {
+		follow = s.followProjects
+	}
+	defer follow(r.Context(), session.CallerOf(r.Context()), on)()
 	for {
 		last, more := s.feed.changed(on)
 		if last > at {

@@ -1,8 +1,13 @@
 package page_test
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -10,7 +15,10 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/board"
+	"deepwork/session/state"
 	"deepwork/transport"
+	"deepwork/transport/page"
 	"deepwork/transport/page/pagetest"
 	"deepwork/transport/web"
 )
@@ -117,4 +125,58 @@ func TestANewTokenIsToldHowToConnect(t *testing.T) {
 	all[1].do("GET", "/", nil, "X-Forwarded-Proto: https", "X-Forwarded-Prefix: /work").is(http.StatusOK,
 		strings.Replace(add, "%s", "https://"+mine+"/work", 1))
 	all[0].do("GET", "/", nil).is(http.StatusOK, "Sail away").lacks("claude mcp add")
+}
+
+// The inbox has what needs the person in all projects, the most urgent first, and is told of changes in each. What
+// cannot be read is said, and hides nothing else.
+func TestInbox(t *testing.T) {
+	one, call, _ := open(t)
+	two := serve(t, pagetest.Project(t), web.Options{})
+	other := pagetest.Connect(t, two.url, "")
+	c := page.Chooser{
+		List: func() ([]state.Project, int, error) {
+			return []state.Project{{Root: one.root}, {Root: two.root}, {Root: "/lost"}}, 0, nil
+		},
+		Open:  func(string, *web.Login) (http.Handler, error) { return nil, http.ErrNotSupported },
+		Watch: watcher(t),
+	}
+	s := listen(t, testkit.Get(transport.ListenProjects(t.Context(), slog.New(slog.DiscardHandler), c,
+		web.Options{Secret: "secret"})).Must(t), server{}, func(context.Context) error { return nil })
+	b := s.browser(t)
+	b.do("GET", "/login?secret=secret", nil).leads("/")
+	b.do("GET", "/", nil).is(http.StatusOK, "<title>Inbox · ", "Nothing waits for you.",
+		"What needs you here is not known: lost is lost")
+
+	ids, hangUp := b.listen(b.stream("/"), "")
+	defer hangUp()
+	event(t, ids, "the stream begins")
+	_, failed := call.Script("Break it", "! false\n")
+	call.Await(t, failed, "failed")
+	_, done := other.Script("Add a line", "! echo more >> idea.txt\n! git commit -qam work\n")
+	other.Await(t, done, "completed")
+	order := regexp.MustCompile(`(?s)<title>\(2\) Inbox · .*Stopped.*<a href="/projects/[0-9a-f]{12}/attempts/` +
+		failed + `">Break it</a>.*To review.*<a href="/projects/[0-9a-f]{12}/attempts/` + done +
+		`">Add a line</a>.*1 needs you.*1 needs you`)
+	for !order.MatchString(b.get("/")) {
+		event(t, ids, "the inbox is told of what it lacks: "+sections(b.get("/"))["needs"])
+	}
+}
+
+// watcher returns a Chooser.Watch for projects in files, whose boards are closed with the test.
+func watcher(t *testing.T) func(root string) (*board.Board, error) {
+	var mu sync.Mutex
+	known := map[string]*board.Board{}
+	return func(root string) (*board.Board, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if root == "/lost" {
+			return nil, errors.New("lost is lost")
+		}
+		if known[root] == nil {
+			b := board.New(board.Options{Root: root})
+			known[root] = b
+			t.Cleanup(func() { testkit.Works(t, b.Close(context.Background())) })
+		}
+		return known[root], nil
+	}
 }

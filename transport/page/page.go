@@ -56,7 +56,8 @@ type Options struct {
 	// Key signs what pages send back with their forms. It is the same after a restart.
 	Key    []byte
 	Logger *slog.Logger
-	// Chooser lists projects: there are no other pages then, and only Callers, Key and Logger are needed.
+	// Chooser is for a server of several projects: then no other page is served, and only Callers, Key and Logger are
+	// needed.
 	Chooser *Chooser
 }
 
@@ -109,6 +110,7 @@ func (s *Site) pages() {
 
 	if s.Chooser != nil {
 		s.page("GET /{$}", s.projects)
+		s.mux.HandleFunc("GET /events", s.authenticated(s.events))
 		s.mux.HandleFunc("/projects/{id}", s.project)
 		s.mux.HandleFunc("/projects/{id}/{page...}", s.project)
 		return
