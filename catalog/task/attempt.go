@@ -267,6 +267,8 @@ type HistoryRow struct {
 	StartedAt time.Time
 	EndedAt   *time.Time // nil while in progress
 	MicroUSD  *int64     // the known part of its cost; nil also for a session
+	// FailedTries is how many tries of its steps' checks and reviews have failed.
+	FailedTries int
 }
 
 // The values of HistoryRow.Kind.
@@ -289,11 +291,21 @@ type HistoryQuery struct {
 	Kind, State   string
 	Job, Workflow string
 	Identity      string
-	Text          string // part of the title, ignoring case
+	Text          string    // part of the title, ignoring case
+	Since, Until  time.Time // when it was started: from Since on, and before Until
 	// Before and AfterID are StartedAt and ID of the previous page's last row.
 	Before  time.Time
 	AfterID string
 	Limit   int // required
+}
+
+// HistoryTotals are about everything that a HistoryQuery selects, on all its pages.
+type HistoryTotals struct {
+	Runs     int      `json:"runs"`           // with sessions and attempts
+	Judged   int      `json:"judged"`         // those of a workflow that have ended
+	FirstTry int      `json:"first_try"`      // those of them that are complete without a failed check or review
+	Seconds  *float64 `json:"median_seconds"` // from start to end, of all that have ended; nil if none has
+	USD      *float64 `json:"cost_usd"`       // the known part; nil if nothing is known
 }
 
 const (

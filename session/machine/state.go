@@ -231,6 +231,20 @@ func (s *State) setProgress(changed ...*StepProgress) {
 	s.StepProgress = m
 }
 
+// FailedTries returns how many tries of the session's steps have failed, with those that were withdrawn.
+func (s *State) FailedTries() (n int) {
+	count := func(all jsontext.OrderedMap[*StepProgress]) {
+		for _, p := range all {
+			n += p.Value.FailedChecks + p.Value.FailedTries()
+		}
+	}
+	count(s.StepProgress)
+	for _, w := range s.History {
+		count(w.Progress)
+	}
+	return n
+}
+
 // Done reports whether the step was finished. p may be nil.
 func (p *StepProgress) Done() bool { return p != nil && p.CompletedAt != nil }
 
