@@ -115,6 +115,35 @@ func TestWorkWithoutChangesIsOfferedAsDone(t *testing.T) {
 	testkit.Lacks(t, sections(b.get("/"))["needs"], []string{"Look around"}, "it still waits")
 }
 
+// The history has totals of what its filters select.
+func TestTheHistoryHasTotals(t *testing.T) {
+	_, call, b := open(t)
+	b.do("GET", "/history", nil).is(http.StatusOK, "Nothing has run here yet.").lacks("Passed at the first try")
+	_, failed := call.Script("Break it", "! false\n")
+	call.Await(t, failed, "failed")
+	for _, goal := range []string{"Sail away", "Sail back", "Stay"} {
+		id := call.Plan(goal)
+		if goal == "Stay" {
+			call("abort_workflow", pagetest.Args{"session_id": id, "explanation": "enough"}, nil)
+			continue
+		}
+		for _, outputs := range []pagetest.Args{{"idea": "idea.txt"}, {}, {}} {
+			call("finished_step", pagetest.Args{"session_id": id, "outputs": outputs}, nil)
+		}
+	}
+
+	totals := func(path string) string {
+		t.Helper()
+		return find(t, regexp.MustCompile(`(?s)<dl class="facts totals">(.*?)</dl>`), b.get(path))
+	}
+	testkit.ContainsAll(t, totals("/history"), []string{"<dd>4</dd>", "<dd>2 of 3, 66%</dd>", "Median time"}, "of all")
+	testkit.ContainsAll(t, totals("/history?q=sail&days=1"), []string{"<dd>2</dd>", "<dd>2 of 2, 100%</dd>"},
+		"filtered")
+	testkit.Lacks(t, totals("/history?q=break"), []string{"first try"}, "of what has no workflow")
+	b.do("GET", "/history?until=2020-01-01&workflow=trip/gone", nil).is(http.StatusOK,
+		"Nothing here matches the filter.", `<option selected>trip/gone</option>`, "<option>trip/plan</option>").lacks("facts totals")
+}
+
 // A caller with a token who has nothing yet is told how to connect, at the address that they see.
 func TestANewTokenIsToldHowToConnect(t *testing.T) {
 	_, call, all := as(t, pagetest.Project(t), config.Token{Name: "ann"}, config.Token{Name: "bob"})

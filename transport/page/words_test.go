@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -289,6 +290,29 @@ func TestTimes(t *testing.T) {
 		got, err := minutes(&http.Request{PostForm: url.Values{"max_minutes": {given}}})
 		testkit.True(t, err != nil && want == "" || err == nil && got.String() == want, "%q: %s, %v", given, got, err)
 	}
+}
+
+// The filters of the history select when something began; the narrower ones count.
+func TestTimesOfTheHistory(t *testing.T) {
+	zone := time.FixedZone("there", 2*60*60)
+	now := time.Date(2026, 3, 20, 9, 30, 0, 0, zone)
+	day := func(d int) time.Time { return time.Date(2026, 3, d, 0, 0, 0, 0, zone) }
+	for asked, want := range map[[3]string]task.HistoryQuery{
+		{}:                               {},
+		{"1"}:                            {Since: now.AddDate(0, 0, -1)},
+		{"", "2026-03-02", "2026-03-04"}: {Since: day(2), Until: day(5)},
+		{"7", "2026-03-02"}:              {Since: now.AddDate(0, 0, -7)},
+		{"30", "2026-03-02"}:             {Since: day(2)},
+		{"-1", "yesterday", "3/4"}:       {},
+	} {
+		p, q := historyPage{Days: asked[0], Since: asked[1], Until: asked[2]}, task.HistoryQuery{}
+		p.between(&q, now)
+		testkit.Same(t, q, want, asked)
+	}
+
+	half := historyPage{Totals: task.HistoryTotals{Judged: 3, FirstTry: 2, Seconds: new(90.5)}}
+	testkit.Equal(t, fmt.Sprint(half.Rate(), half.Took()), "661 min")
+	testkit.Equal(t, fmt.Sprint(new(historyPage).Rate(), new(historyPage).Took()), "0")
 }
 
 // The status of an error page says whose mistake it was.
