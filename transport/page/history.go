@@ -72,10 +72,9 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 			q.Before, q.AfterID, p.Newer = before, id, true
 		}
 	}
-	records := s.Engine.Stores.Database.Board().For(who)
-	rows, err := records.History(ctx, q)
+	rows, err := s.Engine.Stores.Database.Board().For(who).History(ctx, q)
 	if err == nil {
-		p.Totals, err = records.HistoryTotals(ctx, q)
+		p.Totals, err = s.totals(ctx, who, q)
 	}
 	if err != nil {
 		return nil, board.Fault("listing what has run", err)
@@ -116,6 +115,33 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 	}, nil
 }
 
+// A totalsKey says what totals are about, and as of which number of the feed.
+type totalsKey struct {
+	at  uint64
+	who session.Caller
+	q   task.HistoryQuery
+}
+
+// knownTotals are the totals that were added up last: a page is often read again before anything changes.
+type knownTotals struct {
+	totalsKey
+	totals task.HistoryTotals
+}
+
+func (s *Site) totals(ctx context.Context, who session.Caller, q task.HistoryQuery) (task.HistoryTotals, error) {
+	q.Before, q.AfterID, q.Limit = time.Time{}, "", 0
+	key := totalsKey{s.feed.position(), who, q}
+	if last := s.lastTotals.Load(); last != nil && last.totalsKey == key {
+		return last.totals, nil
+	}
+
+	totals, err := s.Engine.Stores.Database.Board().For(who).HistoryTotals(ctx, q)
+	if err == nil {
+		s.lastTotals.Store(&knownTotals{key, totals})
+	}
+	return totals, err
+}
+
 // between sets when what a query selects began. What is neither a number nor a day of the calendar is no filter.
 func (p *historyPage) between(q *task.HistoryQuery, now time.Time) {
 	day := func(text string, days int) time.Time {
@@ -127,7 +153,7 @@ func (p *historyPage) between(q *task.HistoryQuery, now time.Time) {
 	}
 	q.Since, q.Until = day(p.Since, 0), day(p.Until, 1)
 	days, _ := strconv.Atoi(p.Days)
-	if since := now.AddDate(0, 0, -days); days > 0 && since.After(q.Since) {
+	if since := now.Truncate(time.Minute).AddDate(0, 0, -days); days > 0 && since.After(q.Since) {
 		q.Since = since
 	}
 }

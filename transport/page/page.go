@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/actor/wait"
@@ -72,6 +73,7 @@ type Site struct {
 	edits         edits
 	changes       *changes
 	workflowCache sync.Map // workflows by the hash of their definitions: *job.Workflow
+	lastTotals    atomic.Pointer[knownTotals]
 	chosen        sync.Map // the folders of projects by the paths of their pages: string
 }
 
