@@ -233,14 +233,12 @@ func (s *State) setProgress(changed ...*StepProgress) {
 
 // FailedTries returns how many tries of the session's steps have failed, with those that were withdrawn.
 func (s *State) FailedTries() (n int) {
-	count := func(all jsontext.OrderedMap[*StepProgress]) {
-		for _, p := range all {
-			n += p.Value.FailedChecks + p.Value.FailedTries()
-		}
-	}
-	count(s.StepProgress)
+	all := s.StepProgress
 	for _, w := range s.History {
-		count(w.Progress)
+		all = append(slices.Clip(all), w.Progress...)
+	}
+	for _, p := range all {
+		n += p.Value.FailedChecks + p.Value.FailedTries()
 	}
 	return n
 }

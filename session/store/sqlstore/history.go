@@ -62,9 +62,7 @@ func (b board) history(q task.HistoryQuery) (query string, args []any) {
 	if q.Text != "" {
 		both(`instr(lower(s.goal), lower(?)) > 0`, `instr(lower(t.title), lower(?)) > 0`, q.Text)
 	}
-	if !q.Since.IsZero() {
-		both(`s.started_at >= ?`, `a.created_at >= ?`, task.FormatTime(q.Since))
-	}
+	both(`s.started_at >= ?`, `a.created_at >= ?`, task.FormatTime(q.Since))
 	if !q.Until.IsZero() {
 		both(`s.started_at < ?`, `a.created_at < ?`, task.FormatTime(q.Until))
 	}
