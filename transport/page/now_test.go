@@ -141,7 +141,8 @@ func TestTheHistoryHasTotals(t *testing.T) {
 		"filtered")
 	testkit.Lacks(t, totals("/history?q=break"), []string{"first try"}, "of what has no workflow")
 	b.do("GET", "/history?until=2020-01-01&workflow=trip/gone", nil).is(http.StatusOK,
-		"Nothing here matches the filter.", `<option selected>trip/gone</option>`, "<option>trip/plan</option>").lacks("facts totals")
+		"Nothing here matches the filter.", `<option selected>trip/gone</option>`, "<option>trip/plan</option>").
+		lacks("facts totals")
 }
 
 // A caller with a token who has nothing yet is told how to connect, at the address that they see.
