@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"deepwork/actor/testkit"
@@ -264,7 +265,14 @@ func TestNowAndHistory(t *testing.T) {
 	call.Start(args{"goal": "Another letter", "job_name": "sign", "workflow_name": "full"})
 	call.Plan("A trip")
 	b.until(rows + ` === 'Another letter, A letter'`)
-	b.check("history-filtered")
+	b.until(`[...document.querySelectorAll('.history tbody tr')].every(r => [...r.cells].every(c => ` +
+		`c.getBoundingClientRect().bottom === r.getBoundingClientRect().bottom))`) // the lines between rows are whole
+	b.check("history-filtered").fits("history-filtered", 320)
+	b.do(chromedp.EmulateViewport(1200, 900))
+	b.use("#since", "", `e.value = '2100-01-01'; e.dispatchEvent(new Event('input', {bubbles: true}))`)
+	b.until(has("Nothing here matches the filter.") + ` && location.search.includes('since=2100-01-01')`)
+	b.use("#workflow", "", `e.value = ''; e.dispatchEvent(new Event('input', {bubbles: true}))`)
+	b.until(`location.search === '?since=2100-01-01' && document.querySelector('#since').value === '2100-01-01'`)
 
 	// The job says how it has gone, marks what a person passes, and shows its instructions as Markdown.
 	b.open("/jobs/sign").until(has("2 under way") +
