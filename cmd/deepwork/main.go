@@ -145,6 +145,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work, and
 		a.boardCommand(),
 		a.storeCommand(),
 		a.onStore(a.checkCommand()),
+		a.containCommand(),
 		a.schemaCommand(),
 		a.hookCommand(),
 		a.tokenCommand(),

@@ -43,7 +43,7 @@ func Take(ctx context.Context, e *attempt.Engine, who session.Caller, a TakeArgs
 	return eachRepo(ctx, e, who, a.Target, &a.RepoID,
 		func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
 			r.Status = Taken
-			return k.Take(ctx, l.Path, a.File, a.Side, l.InUse)
+			return k.TakeSide(ctx, l.Path, a.File, a.Side, l.InUse)
 		})
 }
 

@@ -27,17 +27,18 @@ const (
 
 var stages = map[string]string{Ours: " 2", Theirs: " 3"}
 
-// takenRefs is the prefix of the refs of files that Take and Untake have replaced. They are blobs.
+// takenRefs is the prefix of the refs of files that TakeSide and Untake have replaced. They are blobs.
 const takenRefs = "refs/deepwork/taken/"
 
-// Take resolves the conflict of a file, during a merge in the worktree of an attempt, by the file of one side, or
+// TakeSide resolves the conflict of a file, during a merge in the worktree of an attempt, by the file of one side, or
 // removes it if that side has deleted it. Untake undoes this.
 //
 // Nothing is lost if the process is killed in between. First the bytes of the file are put into the repository, under
 // a ref that stays until Untake has restored them; then the file is replaced; then the index says that the conflict is
-// resolved, and keeps what it was. Until then Take can be called again, and Untake restores the file as it was first.
+// resolved, and keeps what it was. Until then TakeSide can be called again, and Untake restores the file as it was
+// first.
 // Errors: ErrNoConflict, ErrNoMerge, ErrNotKept, ErrInUse, ErrNoWorktree.
-func (k *Keeper) Take(ctx context.Context, path, file, side string, inUse func() bool) (err error) {
+func (k *Keeper) TakeSide(ctx context.Context, path, file, side string, inUse func() bool) (err error) {
 	defer wrap(&err, "resolving %s in %s", file, path)
 	_, err = k.onMerge(ctx, path, inUse, func(b *view) (*Rescue, error) {
 		entries, err := b.conflictOf(ctx, "--unmerged", file)
@@ -73,10 +74,10 @@ func (k *Keeper) Take(ctx context.Context, path, file, side string, inUse func()
 	return err
 }
 
-// Untake puts a file whose conflict was resolved back into conflict, and restores it byte by byte if Take has replaced
-// it. kept says where the file is that it was resolved by, nil if one side has the same: its ref names a file instead
-// of a commit. If the process is killed in between, the file is in conflict, and Take and Untake can be called. The
-// errors are those of Take.
+// Untake puts a file whose conflict was resolved back into conflict, and restores it byte by byte if TakeSide has
+// replaced it. kept says where the file is that it was resolved by, nil if one side has the same: its ref names a file instead
+// of a commit. If the process is killed in between, the file is in conflict, and TakeSide and Untake can be called. The
+// errors are those of TakeSide.
 func (k *Keeper) Untake(ctx context.Context, path, file string, inUse func() bool) (kept *Rescue, err error) {
 	defer wrap(&err, "restoring the conflict of %s in %s", file, path)
 	return k.onMerge(ctx, path, inUse, func(b *view) (kept *Rescue, err error) {
@@ -115,7 +116,7 @@ func (k *Keeper) Untake(ctx context.Context, path, file string, inUse func() boo
 }
 
 // Conclude commits a merge in progress whose conflicts are resolved, as the user, with the changes of tracked files.
-// It uses Path, Target, Message and InUse of l. The errors are those of Take, and ErrUnfinished while there are
+// It uses Path, Target, Message and InUse of l. The errors are those of TakeSide, and ErrUnfinished while there are
 // conflicts.
 func (k *Keeper) Conclude(ctx context.Context, l Landing) (err error) {
 	defer wrap(&err, "committing the merge in %s", l.Path)
@@ -236,14 +237,14 @@ func (k *Keeper) keepFile(ctx context.Context, b *view, file string, entries []s
 	return &Rescue{Path: at, Ref: ref, Commit: id}, nil
 }
 
-// takenRef returns the beginning of the ref of a file as it was before Take replaced it in the merge in progress.
+// takenRef returns the beginning of the ref of a file as it was before TakeSide replaced it in the merge in progress.
 func (b *view) takenRef(file string) string {
 	merge, _, _ := durable.Read(filepath.Join(b.admin, "MERGE_HEAD"), maxGitFile) // there is one during a merge
 	sum := sha256.Sum256(append(merge, file...))
 	return takenRefs + b.journal.attemptID() + "-" + hex.EncodeToString(sum[:8])
 }
 
-// first returns the id and the ref of a file as it was before Take replaced it in the merge in progress, or "".
+// first returns the id and the ref of a file as it was before TakeSide replaced it in the merge in progress, or "".
 func (b *view) first(ctx context.Context, file string) (id, ref string, err error) {
 	line, err := git.Line(ctx, inRepo(b.Common, "for-each-ref", "--format=%(objectname) %(refname)",
 		b.takenRef(file)+"*"))

@@ -57,7 +57,7 @@ func TestTakeASideAndUndoIt(t *testing.T) {
 		{"run.sh", "#!/bin/sh\necho ours\n", "#!/bin/sh\necho theirs\n"},
 	} {
 		for side, want := range map[string]string{Ours: c.ours, Theirs: c.theirs} {
-			must(t, k.Take(t.Context(), path, c.file, side, nil))
+			must(t, k.TakeSide(t.Context(), path, c.file, side, nil))
 			if want == absent {
 				testkit.True(t, !isThere(filepath.Join(path, c.file)), "%s is there as %s has it", c.file, side)
 			} else {
@@ -66,7 +66,7 @@ func TestTakeASideAndUndoIt(t *testing.T) {
 			st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
 			testkit.Same(t, st.Resolved, []string{c.file})
 			testkit.Equal(t, len(st.Conflicts), 4, "conflicts are left without %s", c.file)
-			testkit.FailsWith(t, k.Take(t.Context(), path, c.file, side, nil), ErrNoConflict, "twice")
+			testkit.FailsWith(t, k.TakeSide(t.Context(), path, c.file, side, nil), ErrNoConflict, "twice")
 			kept := testkit.Get(k.Untake(t.Context(), path, c.file, nil)).Must(t)
 			testkit.True(t, kept == nil, "nothing was changed, and is kept: %+v", kept)
 			testkit.Equal(t, refs(t, repo, takenRefs), "", "refs after %s of %s", side, c.file)
@@ -76,13 +76,13 @@ func TestTakeASideAndUndoIt(t *testing.T) {
 	testkit.Get(k.Untake(t.Context(), path, "a.txt", nil)).Must(t)
 	testkit.Equal(t, state(t, path), before, "undone twice")
 	testkit.FailsWith(t, testkit.Get(k.Untake(t.Context(), path, "added.txt", nil)).Err(), ErrNoConflict, "never in it")
-	testkit.FailsWith(t, k.Take(t.Context(), path, "added.txt", Ours, nil), ErrNoConflict, "without a conflict")
-	testkit.FailsWith(t, k.Take(t.Context(), path, "lib", Ours, nil), ErrNoConflict, "a folder")
-	testkit.FailsWith(t, k.Take(t.Context(), path, "a.txt", "both", nil), ErrNoConflict, "no side")
-	testkit.FailsWith(t, k.Take(t.Context(), path, "a.txt", Ours, func() bool { return true }), ErrInUse)
+	testkit.FailsWith(t, k.TakeSide(t.Context(), path, "added.txt", Ours, nil), ErrNoConflict, "without a conflict")
+	testkit.FailsWith(t, k.TakeSide(t.Context(), path, "lib", Ours, nil), ErrNoConflict, "a folder")
+	testkit.FailsWith(t, k.TakeSide(t.Context(), path, "a.txt", "both", nil), ErrNoConflict, "no side")
+	testkit.FailsWith(t, k.TakeSide(t.Context(), path, "a.txt", Ours, func() bool { return true }), ErrInUse)
 
 	// What was changed since is kept.
-	must(t, k.Take(t.Context(), path, "a.txt", Theirs, nil))
+	must(t, k.TakeSide(t.Context(), path, "a.txt", Theirs, nil))
 	write(t, path, "a.txt", "better\n")
 	kept := testkit.Get(k.Untake(t.Context(), path, "a.txt", nil)).Must(t)
 	testkit.Equal(t, gitIn(t, repo, "show", "--first-parent", kept.Ref), "better")
@@ -91,13 +91,13 @@ func TestTakeASideAndUndoIt(t *testing.T) {
 	// A folder in the place of a file is not removed.
 	must(t, os.Remove(filepath.Join(path, "pic.bin")))
 	write(t, path, "pic.bin/x", "x")
-	testkit.FailsWith(t, k.Take(t.Context(), path, "pic.bin", Ours, nil), ErrNotKept, "a folder is in the place")
+	testkit.FailsWith(t, k.TakeSide(t.Context(), path, "pic.bin", Ours, nil), ErrNotKept, "a folder is in the place")
 	reads(t, path, "pic.bin/x", "x")
 	must(t, os.RemoveAll(filepath.Join(path, "pic.bin")))
 
 	testkit.FailsWith(t, k.Conclude(t.Context(), landing(path, "")), ErrUnfinished, "with conflicts")
 	for _, file := range []string{"a.txt", "lib/b.txt", "gone.txt", "pic.bin", "run.sh"} {
-		must(t, k.Take(t.Context(), path, file, Theirs, nil))
+		must(t, k.TakeSide(t.Context(), path, file, Theirs, nil))
 	}
 	write(t, path, "loose", "of nobody\n")
 	must(t, k.Conclude(t.Context(), landing(path, "")))
@@ -132,7 +132,7 @@ func TestCrashAtEachPointOfTake(t *testing.T) {
 						t.Parallel()
 						k, repo, path := conflicted(t)
 						before := state(t, path)
-						do := func() error { return k.Take(t.Context(), path, file, Theirs, nil) }
+						do := func() error { return k.TakeSide(t.Context(), path, file, Theirs, nil) }
 						if undo {
 							must(t, do())
 							do = func() error { return testkit.Get(k.Untake(t.Context(), path, file, nil)).Err() }
@@ -144,7 +144,7 @@ func TestCrashAtEachPointOfTake(t *testing.T) {
 							write(t, path, file, "written meanwhile\n")
 						}
 						if st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t); len(st.Resolved) == 0 {
-							must(t, k.Take(t.Context(), path, file, Ours, nil))
+							must(t, k.TakeSide(t.Context(), path, file, Ours, nil))
 						}
 						testkit.Get(k.Untake(t.Context(), path, file, nil)).Must(t)
 						testkit.Equal(t, state(t, path), before)
