@@ -22,6 +22,7 @@ import (
 	"deepwork/session/run"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
+	"deepwork/transport/page"
 )
 
 // The exit codes of deepwork run, beside those of every command.
@@ -98,8 +99,8 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 	onInputs(cmd, &given.Inputs)
 	cmd.Flags().BoolVar(&worktree, "worktree", false, "work in a git worktree (default in a git repository)")
 	onDetach(cmd, &detach)
-	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runStopCommand(), a.runLeaderCommand(),
-		a.runListCommand(), a.onBoardStore(a.boardTailCommand()))
+	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runExportCommand(), a.runStopCommand(),
+		a.runLeaderCommand(), a.runListCommand(), a.onBoardStore(a.boardTailCommand()))
 	return cmd
 }
 
@@ -311,6 +312,33 @@ func (a *app) printSteps(v *run.View, items string) {
 			rows)
 		fmt.Fprintln(a.out)
 	}
+}
+
+func (a *app) runExportCommand() *cobra.Command {
+	var files bool
+	cmd := a.onBoardStore(a.onProject("", &cobra.Command{
+		Use:   "export ID",
+		Short: "Print a run as one HTML file, to hand on",
+		Long: `Print a run as one HTML file: its goal, its steps with their verdicts and evidence, and its
+diff. It has no scripts, and loads nothing. With --files it has the content of outputs, too:
+read it before you hand it on.` + runIDs.help(),
+		Example: `  deepwork run export latest > run.html
+  deepwork run export 3f2a --files > run.html`,
+		Args: runArgument,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, _, ok := show.TerminalSize(a.rawOut); ok {
+				return usagef(cmd, "stdout is a terminal; send the file elsewhere, with > run.html")
+			}
+			return a.onRun(true, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) error {
+				return a.withEngine(ctx, true, nil, func(sessions *workflow.Engine) error {
+					v := run.Look(ctx, r, sessions, run.LastSaid(ctx, engine, atTerminal, r))
+					return page.Export(ctx, a.rawOut, engine, atTerminal, v, files)
+				})
+			})
+		},
+	}))
+	cmd.Flags().BoolVar(&files, "files", false, "with the content of outputs, as it is now")
+	return cmd
 }
 
 func (a *app) runStopCommand() *cobra.Command {

@@ -85,7 +85,7 @@ func TestParseDiff(t *testing.T) {
 			"x +1 -1 hunk/0/0/@@ -1 +1 @@ del/1/0/b add/0/1/c\ny +1 -1 hunk/0/0/@@ -9 +9 @@ del/9/0/b add/0/9/c\n"},
 		"cut off": {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1", "x +0 -0 hunk/0/0/@@ -1 +1\n"},
 	} {
-		testkit.Equal(t, short(parseDiff("", c.diff)), c.want, "%s", name)
+		testkit.Equal(t, short(parseDiff(attempt.RepoDiff{Diff: c.diff})), c.want, "%s", name)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestParseDiffOfGit(t *testing.T) {
 	} {
 		write(text)
 		seen := map[string]string{}
-		for _, f := range parseDiff("", testkit.Git(t, root, "diff")+"\n") {
+		for _, f := range merge.ParseDiff(testkit.Git(t, root, "diff") + "\n") {
 			seen[f.File] = fmt.Sprintf("+%d -%d, %d notes, %d lines", f.Added, f.Removed, len(f.Note), len(f.Lines))
 		}
 		for _, name := range names {
@@ -128,7 +128,7 @@ func FuzzParseDiff(f *testing.F) {
 		unseen := !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
 			return r != '\n' && !unicode.IsPrint(r)
 		})
-		for _, file := range parseDiff("r", text) {
+		for _, file := range parseDiff(attempt.RepoDiff{Diff: text}) {
 			kinds, pairs := map[string]int{}, 0
 			for _, l := range file.Lines {
 				kinds[l.Kind]++
@@ -298,15 +298,18 @@ func (f *folder) String() string {
 }
 
 func TestTree(t *testing.T) {
-	v := review{Diffs: parseDiff("p",
-		"diff --git a/a/b/c.go b/a/b/c.go\n--- a/a/b/c.go\n+++ b/a/b/c.go\n@@ -1 +1 @@\n-x\n+y\n")}
+	files := parseStat(attempt.RepoDiff{RepoName: "p", Diff: "1\t1\ta/b/c.go\x002\t0\ta/b/z.go\x00"})
+	v := review{Diffs: files[:1]}
 	v.Comments = []merge.Comment{{RepoName: "p", File: "a/b/c.go", Line: 1, Side: "new"}}
 	v.grow(&attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{Repos: []attempt.AttemptRepo{{
 		RepoName:     "p",
 		ChangedFiles: []string{"a/b/c.go", "a/b/d/e.go", "f", "g/h/i"},
-	}}}}, 0)
-	testkit.Equal(t, v.Tree.String(), "a/b(d(e.go) c.go) g/h(i) f", "the tree")
+	}}}}, files, 0)
+	testkit.Equal(t, v.Tree.String(), "a/b(d(e.go) c.go z.go) g/h(i) f", "the tree")
 
+	far := v.Tree.Folders[0].Files[1]
+	testkit.Equal(t, fmt.Sprint(far.Link, far.Added, far.Counted), "?path=a%2Fb%2Fz.go2 true",
+		"a file without a section")
 	in, out := v.Tree.Folders[0].Files[0], v.Tree.Folders[0].Folders[0].Files[0]
 	testkit.Equal(t, in.Comments, 1, "the file in the diff is %+v", in)
 	testkit.Equal(t, in.Link, "#file-0", "the file in the diff is %+v", in)
@@ -314,9 +317,44 @@ func TestTree(t *testing.T) {
 	testkit.Equal(t, out.Link, "?path=a%2Fb%2Fd%2Fe.go", "the file that is left out")
 }
 
+// Small files are first, and open; large ones, and those for which there is no room, are folded, and all are counted.
+func TestLargeFilesAreFolded(t *testing.T) {
+	text := fmt.Sprintf("%d\t0\tlarge.txt\x003\t1\tb.txt\x00-\t-\tp.png\x0010\t2\t\x00old name\x00new\x00",
+		maxUnfolded+1)
+	for i := range 300 {
+		text += fmt.Sprintf("9\t1\tmany/%d\x00", i)
+	}
+	files := parseStat(attempt.RepoDiff{RepoName: "p", Diff: text + "5\tcut o"})
+	stat := statOf(files, false)
+	testkit.Equal(t, fmt.Sprintf("%d files +%d -%d", stat.Files, stat.Added, stat.Removed),
+		fmt.Sprintf("304 files +%d -303", maxUnfolded+1+3+10+2700))
+
+	var v review
+	v.fold(files)
+	testkit.Equal(t, len(v.Diffs), maxSections)
+	testkit.True(t, v.Cut, "nothing is left out")
+	first, open := "", 0
+	for _, f := range v.Diffs {
+		if !f.Folded {
+			open++
+			testkit.True(t, f.File != "large.txt", "the large file is open")
+		}
+	}
+	for _, f := range v.Diffs[:4] {
+		first += f.Old + ">" + f.File + " "
+	}
+	testkit.Equal(t, first, ">b.txt >p.png old name>new >many/0 ")
+	testkit.True(t, open > 10 && open < 40, "%d files are open", open)
+	testkit.Equal(t, v.Diffs[open].File, "large.txt", "the first that is folded")
+
+	one := review{Path: "large.txt"}
+	one.fold(files)
+	testkit.True(t, len(one.Diffs) == 1 && !one.Diffs[0].Folded, "on its own page: %+v", one.Diffs)
+}
+
 func TestPlaceComments(t *testing.T) {
-	f := parseDiff("p", "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n")[0]
-	f.RepoID = "r"
+	f := parseDiff(attempt.RepoDiff{RepoID: "r", RepoName: "p",
+		Diff: "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"})[0]
 	f.place([]merge.Comment{{RepoID: "r", File: "f", Line: 2, Side: "old", Text: "a"},
 		{RepoID: "r", File: "f", Line: 2, Side: "new", Text: "b"}, {RepoID: "other", File: "f", Line: 1, Side: "new"}})
 	got := ""

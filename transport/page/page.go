@@ -173,6 +173,9 @@ func (s *Site) pages() {
 	s.post("/attempts/{attempt_id}/git/merge", integrate(s, merge.Merge))
 	s.post("/attempts/{attempt_id}/git/rebase", integrate(s, merge.Rebase))
 	s.post("/attempts/{attempt_id}/git/abort", integrate(s, merge.Abort))
+	s.post("/attempts/{attempt_id}/git/take", integrate(s, merge.Take))
+	s.post("/attempts/{attempt_id}/git/untake", integrate(s, merge.Untake))
+	s.post("/attempts/{attempt_id}/git/conclude", integrate(s, merge.Conclude))
 	s.post("/attempts/{attempt_id}/git/push", integrate(s, merge.Push))
 	s.post("/attempts/{attempt_id}/git/target", integrate(s, merge.ChangeTarget))
 }

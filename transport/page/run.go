@@ -169,19 +169,26 @@ func workflowAndTime(r *http.Request, a *attempt.RunWorkflowArgs) error {
 
 // resumeRun resumes an ended run, with the form's budgets if it has any.
 func (s *Site) resumeRun(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a attempt.RunWorkflowArgs
-	most, err := minutes(r)
-	if err = cmp.Or(err, fill(r, &a)); err != nil {
+	budget, err := budgetOf(r)
+	if err != nil {
 		return "", err
 	}
 	_, err = s.Board.ResumeRun(ctx, who, r.PathValue("attempt_id"), r.PostForm.Get("advice"), func(run *board.Run) {
 		if r.PostForm.Has("max_minutes") { // else the form has no budgets, and those of the run stay
-			run.MaxCostUSD = a.MaxCostUSD
-			run.MaxUnknown = a.MaxUnknown
-			run.MaxTime = most
+			run.MaxCostUSD = budget.MaxCostUSD
+			run.MaxUnknown = budget.MaxUnknown
+			run.MaxTime = budget.MaxTime
 		}
 	})
 	return s.withNotice(who, attemptURL(r), "The run goes on where it was."), err
+}
+
+// budgetOf returns a run with the budgets in a form, and nothing else.
+func budgetOf(r *http.Request) (*board.Run, error) {
+	var a attempt.RunWorkflowArgs
+	most, err := minutes(r)
+	err = cmp.Or(err, fill(r, &a))
+	return &board.Run{MaxCostUSD: a.MaxCostUSD, MaxUnknown: a.MaxUnknown, MaxTime: most}, err
 }
 
 // minutes returns how long a run may take, 0 for any time.

@@ -375,7 +375,14 @@ func TestComments(t *testing.T) {
 	b.check("commenting")
 	comment("why b")
 	b.until(`document.querySelector('.tree').innerText.includes('1 comment') && document.querySelector('.tree ` +
-		`summary').innerText === 'src/deep'`)
+		`ul summary').innerText === 'src/deep'`)
+
+	// The list of files is open where there is room, and closed on a phone until it is asked for.
+	listed := `document.querySelector('.tree a').checkVisibility()`
+	b.run(`document.getElementById('changed-files').open = false`) // the check has opened it
+	b.until(listed).fits("changes", 390)
+	b.until(`!` + listed).click("2 changed files").until(listed)
+	b.do(chromedp.EmulateViewport(1200, 900))
 
 	// With keys: the arrows walk the lines.
 	b.use(`.scroll:has([data-file="top.txt"])`, "", ``).press(kb.ArrowDown, kb.ArrowDown, kb.Enter)

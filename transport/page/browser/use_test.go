@@ -269,6 +269,13 @@ func TestConflict(t *testing.T) {
 	conflict := in(`section[aria-label="Merge in progress"]`, "idea.txt")
 	b.click("Merge").until(conflict, said("has conflicts with main"))
 	b.check("conflict")
+
+	// One side is taken, and that is undone.
+	b.open("/attempts/" + id + "?tab=changes")
+	testkit.True(t, b.is(`!document.querySelector('.diff').innerText.includes('woods')`), "the diff has the merge")
+	b.click("Take the file of main").until(has("idea.txt is resolved"), said("a file is resolved"))
+	testkit.Equal(t, testkit.Git(t, s.root, "show", ":idea.txt"), "woods")
+	b.click("Undo").until(`!(`+has("idea.txt is resolved")+`)`, conflict, said("in conflict again"))
 	b.open("/attempts/" + id + "?tab=changes").click("Undo the merge").
 		until(`!(` + conflict + `) && ` + said("the merge is undone"))
 	b.click("Merge").until(conflict)
