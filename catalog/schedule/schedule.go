@@ -28,8 +28,8 @@ type Times struct {
 // everyHour is the bit that the parser sets for the hour "*".
 const everyHour = 1 << 63
 
-// Parse reads an expression of five fields, or @hourly, @daily, @weekly, @monthly or @yearly, in an IANA time zone. Days
-// of the week are 0 to 7 (0 and 7 are Sunday), or names.
+// Parse reads an expression of five fields, or @hourly, @daily, @weekly, @monthly or @yearly, in an IANA time zone.
+// Days of the week are 0 to 7 (0 and 7 are Sunday), or names.
 func Parse(expression, zone string) (*Times, error) {
 	in, err := load(zone)
 	if err != nil {
@@ -43,7 +43,8 @@ func Parse(expression, zone string) (*Times, error) {
 	case len(fields) == 1 && strings.HasPrefix(fields[0], "@") && fields[0] != "@every" && fields[0] != "@reboot":
 	case len(fields) != 5:
 		return nil, fmt.Errorf("the schedule %q is not five fields (minute, hour, day of the month, month, day of the "+
-			"week), such as \"0 9 * * mon-fri\", and none of @hourly, @daily, @weekly, @monthly and @yearly", expression)
+			"week), such as \"0 9 * * mon-fri\", and none of @hourly, @daily, @weekly, @monthly and @yearly",
+			expression)
 	default:
 		if fields[4], err = withoutSeven(fields[4]); err != nil {
 			return nil, fmt.Errorf("the schedule %q: %v", expression, err)

@@ -134,7 +134,7 @@ func TestRefusedSchedules(t *testing.T) {
 func TestSevenIsSunday(t *testing.T) {
 	for field, want := range map[string][]int{
 		"7": {0}, "0": {0}, "5-7": {0, 5, 6}, "1-7/2": {0, 1, 3, 5}, "sat-sun": {0, 6}, "6,7": {0, 6},
-		"0-7": {0, 1, 2, 3, 4, 5, 6},
+		"0-7":     {0, 1, 2, 3, 4, 5, 6},
 		"MON-FRI": {1, 2, 3, 4, 5}, "*": {0, 1, 2, 3, 4, 5, 6}, "sun-sun": {0},
 	} {
 		times := testkit.Get(Parse("0 12 * * "+field, "UTC")).Must(t)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"deepwork/actor/process"
 	"deepwork/actor/wait"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -20,6 +22,7 @@ import (
 	"deepwork/session/run"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
+	"deepwork/transport/page"
 )
 
 // The exit codes of deepwork run, beside those of every command.
@@ -84,6 +87,9 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 				if err != nil {
 					return runRefused(cmd, "starting the run", err)
 				}
+				if p, err := oneProject(ctx, engine, ""); err == nil && r.Branch != nil {
+					a.unseen(ctx, engine, p.ProjectID)
+				}
 				return a.lead(ctx, engine, r, detach)
 			})
 		},
@@ -93,7 +99,8 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 	onInputs(cmd, &given.Inputs)
 	cmd.Flags().BoolVar(&worktree, "worktree", false, "work in a git worktree (default in a git repository)")
 	onDetach(cmd, &detach)
-	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runStopCommand(), a.runLeaderCommand())
+	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runExportCommand(), a.runStopCommand(),
+		a.runLeaderCommand(), a.runListCommand(), a.onBoardStore(a.boardTailCommand()))
 	return cmd
 }
 
@@ -225,17 +232,28 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 }
 
 func (a *app) runStatusCommand() *cobra.Command {
-	return a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
+	var items string
+	cmd := a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
 		Use:   "status [ID]",
 		Short: "Show a run, or list all of them",
 		Long: `Show a run: its state, and for each step how long its agents ran, what they cost, and
-their last line of output. Without an id, list the runs, newest first.` + runIDs.help(),
+their last line of output. Of steps that are done for each item of a list, it shows how
+far the items are, and ten that are not done; --items shows all of them, or those in a
+state. Without an id, list the runs, as 'deepwork run list' does.` + runIDs.help(),
 		Example: `  deepwork run status
-  deepwork run status latest`,
+  deepwork run status latest
+  deepwork run status latest --items failed`,
 		Args: argumentCount(0, 1, "the id of a run"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all := append([]board.State{"all"}, run.ItemStates...)
+			if items != "" && (len(args) == 0 || !slices.Contains(all, board.State(items))) {
+				return usagef(cmd, "--items %s: expected the id of a run, and one of %s", items,
+					strings.Trim(fmt.Sprint(all), "[]"))
+			}
 			if len(args) == 0 {
-				return a.withBoard(true, a.printRuns)
+				return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
+					return a.printHistory(ctx, engine, task.HistoryQuery{Kind: task.HistoryRun, Limit: 1000})
+				})
 			}
 			return a.onRun(true, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) error {
 				return a.withEngine(ctx, true, nil, func(sessions *workflow.Engine) error {
@@ -243,12 +261,84 @@ their last line of output. Without an id, list the runs, newest first.` + runIDs
 					if a.json {
 						return a.printJSON(v.RunReply)
 					}
-					a.printRun(ctx, engine, v)
+					a.printRun(ctx, engine, v, items)
 					return nil
 				})
 			})
 		},
 	}))
+	cmd.Flags().StringVar(&items, "items", "", "show the items in a `state`, such as failed, or all of them")
+	cmd.MarkFlagsMutuallyExclusive("items", "json")
+	return cmd
+}
+
+// maxItems is how many items are shown of which the command line does not ask for.
+const maxItems = 10
+
+// printSteps prints the steps of a run with their agents, and items: those in a state, all, or "" for those that are
+// not done.
+func (a *app) printSteps(v *run.View, items string) {
+	var rows [][]string
+	v.Tree.Rows(func(s *run.Step, depth int) {
+		name := strings.Repeat("> ", depth) + s.ID
+		executor := ""
+		cost := ""
+		if len(s.Agents) > 1 {
+			name += fmt.Sprintf(" (%d agents)", len(s.Agents))
+		}
+		if x := s.Agent(); x != nil {
+			executor = x.Executor
+		}
+		if s.USD != nil {
+			cost = fmt.Sprintf("%.2f USD", *s.USD)
+		}
+		rows = append(rows, []string{name, executor, s.State.Words(), ranFor(s), cost, a.stepNote(s)})
+		if s.List == nil {
+			return
+		}
+		for n, i := range s.List.Find(strings.TrimPrefix(items, "all"), "") {
+			if items != "" || n < maxItems && i.State != board.Completed {
+				name := fmt.Sprintf("%s> %d %s", strings.Repeat("> ", depth), i.Number, show.OneLine(i.Value, 80))
+				rows = append(rows, []string{name, "", i.State.Words(), "", "", i.Said})
+			}
+		}
+	})
+	if len(rows) > 0 {
+		fmt.Fprintln(a.out)
+		a.out.Table([]show.Column{{Title: "STEP", Least: 12}, {Title: "AGENT", Least: 8, Optional: true}, {
+			Title: "STATE",
+			State: true,
+		}, {Title: "TIME", Optional: true}, {Title: "COST", Optional: true}, {Title: "LAST", Least: 20, Below: true}},
+			rows)
+		fmt.Fprintln(a.out)
+	}
+}
+
+func (a *app) runExportCommand() *cobra.Command {
+	var files bool
+	cmd := a.onBoardStore(a.onProject("", &cobra.Command{
+		Use:   "export ID",
+		Short: "Print a run as one HTML file, to hand on",
+		Long: `Print a run as one HTML file: its goal, its steps with their verdicts and evidence, and its
+diff. It has no scripts, and loads nothing. With --files it has the content of outputs, too:
+read it before you hand it on.` + runIDs.help(),
+		Example: `  deepwork run export latest > run.html
+  deepwork run export 3f2a --files > run.html`,
+		Args: runArgument,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, _, ok := show.TerminalSize(a.rawOut); ok {
+				return usagef(cmd, "stdout is a terminal; send the file elsewhere, with > run.html")
+			}
+			return a.onRun(true, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) error {
+				return a.withEngine(ctx, true, nil, func(sessions *workflow.Engine) error {
+					v := run.Look(ctx, r, sessions, run.LastSaid(ctx, engine, atTerminal, r))
+					return page.Export(ctx, a.rawOut, engine, atTerminal, v, files)
+				})
+			})
+		},
+	}))
+	cmd.Flags().BoolVar(&files, "files", false, "with the content of outputs, as it is now")
+	return cmd
 }
 
 func (a *app) runStopCommand() *cobra.Command {
@@ -279,36 +369,58 @@ func (a *app) runStopCommand() *cobra.Command {
 	}))
 }
 
-// A listedRun is a run in the list, as --json prints it.
-type listedRun struct {
-	RunID     string      `json:"run_id"`
-	State     board.State `json:"state"`
-	Workflow  string      `json:"workflow"` // JOB/WORKFLOW
-	Goal      string      `json:"goal"`
-	Branch    *string     `json:"branch"`
-	CreatedAt string      `json:"created_at"` // RFC 3339 in UTC
+func (a *app) runListCommand() *cobra.Command {
+	q := task.HistoryQuery{Kind: task.HistoryRun, Limit: 100}
+	cmd := a.onBoardStore(a.onProject("print them as JSON, with the totals", &cobra.Command{
+		Use:        "list",
+		SuggestFor: []string{"ls", "history"},
+		Short:      "List the runs, or what else has run, and add them up",
+		Long: `List the runs or, with --kind, the sessions or the attempts, the newest first, and the
+totals of all that the flags select: how many of those of a workflow that have ended are
+complete without a check or a review that failed, how long the median one took, and what
+all have cost, as far as that is known.`,
+		Example: `  deepwork run list --since 2026-11-30 --state stopped
+  deepwork run list --kind session --job release_notes`,
+		Args: argumentCount(0, 0, ""),
+		RunE: func(*cobra.Command, []string) error {
+			q.Job, q.Workflow, _ = strings.Cut(q.Job, "/")
+			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
+				return a.printHistory(ctx, engine, q)
+			})
+		},
+	}))
+	for name, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+		cmd.Flags().TimeVar(at, name, time.Time{}, []string{time.DateOnly, time.RFC3339},
+			"only those started "+name+" this `DATE`, in UTC")
+	}
+	argumentFlags(cmd, &q, "kind", "state", "job", "limit")
+	return cmd
 }
 
-func (a *app) printRuns(ctx context.Context, engine *attempt.Engine) error {
-	runs, err := engine.Runs(ctx, atTerminal)
+// printHistory lists what a query selects, with the totals.
+func (a *app) printHistory(ctx context.Context, engine *attempt.Engine, q task.HistoryQuery) error {
+	records, _, err := engine.View(ctx, atTerminal)
 	if err != nil {
-		return fmt.Errorf("listing the runs: %w", err)
+		return err
+	}
+	rows, err := records.History(ctx, q)
+	totals, failed := records.HistoryTotals(ctx, q)
+	if err = errors.Join(err, failed); err != nil {
+		return board.Fault("listing what has run", err)
 	}
 
-	listed, cells := []listedRun{}, [][]string{}
-	for _, r := range runs {
-		listed = append(listed, listedRun{r.RunID, r.State, r.Workflow, r.Goal, r.Branch, r.CreatedAt})
-		cells = append(cells, []string{r.RunID[:shortID], r.State.Words(), r.Workflow, sinceText(r.CreatedAt), r.Goal})
+	var cells [][]string
+	for i := range rows {
+		r := &rows[i]
+		r.Status = cmp.Or(r.Status, string(engine.StateOf(&r.Situation)))
+		cells = append(cells, []string{board.Short(r.ID), board.State(r.Status).Words(),
+			strings.Trim(r.Job+"/"+r.Workflow, "/"), show.Since(r.StartedAt), r.Title})
 	}
-	switch {
-	case a.json:
-		return a.printJSON(listed)
-	case len(listed) == 0:
-		fmt.Fprintln(a.out, "There are no runs.")
-	default:
-		a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATE", State: true}, {Title: "WORKFLOW", Least: 12},
-			{Title: "AGE"}, {Title: "GOAL", Least: 20}}, cells)
+	if a.json {
+		return a.printJSON(map[string]any{"runs": board.NonNil(rows), "totals": totals})
 	}
-
+	a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATE", State: true}, {Title: "WORKFLOW", Least: 12},
+		{Title: "AGE"}, {Title: "GOAL", Least: 20}}, cells)
+	fmt.Fprintln(a.out, show.Totals(totals))
 	return nil
 }

@@ -207,8 +207,8 @@ func (a *app) addSchedule(
 	}
 	err = schedule.New(engine).Rows.Add(ctx, s)
 	if errors.Is(err, store.ErrExists) {
-		return fmt.Errorf("there is a schedule %q already; choose another name, or remove it with 'deepwork schedule rm'",
-			s.Name)
+		return fmt.Errorf("there is a schedule %q already; choose another name, or remove it with "+
+			"'deepwork schedule rm'", s.Name)
 	}
 	if err != nil {
 		return err
@@ -366,8 +366,8 @@ func (a *app) scheduleShowCommand() *cobra.Command {
 			if a.json {
 				return a.printJSON(l)
 			}
-			a.fields("schedule", l.Name, "state", l.State, "workflow", l.Workflow, "goal", l.Goal, "cron", l.Cron, "zone",
-				l.Zone, "overlap", l.Overlap, "catch-up", l.CatchUp, "next", optional(l.Next))
+			a.fields("schedule", l.Name, "state", l.State, "workflow", l.Workflow, "goal", l.Goal, "cron", l.Cron,
+				"zone", l.Zone, "overlap", l.Overlap, "catch-up", l.CatchUp, "next", optional(l.Next))
 			if l.State == "failing" {
 				a.fields("paused", fmt.Sprintf("its last %d runs failed; 'deepwork schedule resume %s' continues it",
 					s.PauseAfter, s.Name))

@@ -134,7 +134,8 @@ func missed(s *store.ScheduleState, n int) string {
 	case s.CatchUp == CatchUpSkip:
 		return late + ", and the schedule skips what is missed."
 	case s.CatchUp == CatchUpAll:
-		return fmt.Sprintf("%s, and only the newest %d of the last %v are caught up.", late, maxCatchUp, hours(s.CatchUpWithin))
+		return fmt.Sprintf("%s, and only the newest %d of the last %v are caught up.", late, maxCatchUp,
+			hours(s.CatchUpWithin))
 	}
 	return fmt.Sprintf("%s, and only the latest one of the last %v is caught up.", late, hours(s.CatchUpWithin))
 }

@@ -91,8 +91,8 @@ func (e *Engine) Fire(ctx context.Context, id string) (runs []string, wait time.
 			plan = nil
 		case d.RunID != nil:
 			plan.Attempt.ID = *d.RunID
-			e.Attempts.RunMade(ctx, &plan.Attempt, board.OrEmpty(plan.Task.JobName)+"/"+board.OrEmpty(plan.Task.WorkflowName),
-				CallerOf(&state.Schedule))
+			workflow := board.OrEmpty(plan.Task.JobName) + "/" + board.OrEmpty(plan.Task.WorkflowName)
+			e.Attempts.RunMade(ctx, &plan.Attempt, workflow, CallerOf(&state.Schedule))
 			runs, plan = append(runs, *d.RunID), nil
 		default:
 			if plan, err = e.prepare(ctx, &state, d.DueAt); err != nil || plan == nil {
@@ -145,8 +145,8 @@ func (e *Engine) prepare(ctx context.Context, s *store.ScheduleState, due time.T
 	if err != nil {
 		return nil, err
 	}
-	e.Attempts.Log.WarnContext(ctx, "this machine cannot start the run of a schedule now", "schedule", s.Name, "due", due,
-		"error", reason)
+	e.Attempts.Log.WarnContext(ctx, "this machine cannot start the run of a schedule now", "schedule", s.Name, "due",
+		due, "error", reason)
 	if s.Now.Sub(all.Since) < giveUpAfter {
 		return nil, nil
 	}

@@ -108,8 +108,8 @@ type Schedules interface {
 	// Fire does what decide says about the first due times of a schedule, in one transaction: the schedule's next due
 	// time, the record, and the run. decide must be pure; now is the database's clock if it is zero. A run starts only
 	// if the plan is for its due time; otherwise nothing is written, and the decision has no RunID.
-	Fire(ctx context.Context, id string, now time.Time, decide func(*ScheduleState) Decision, plan *PlannedRun) (Decision,
-		error)
+	Fire(ctx context.Context, id string, now time.Time, decide func(*ScheduleState) Decision,
+		plan *PlannedRun) (Decision, error)
 	// Refuse records why a machine cannot start the run of a due time, and returns all such reasons.
 	Refuse(ctx context.Context, id string, dueAt time.Time, machine, reason string) (*Refusals, error)
 	// OfRun returns the name of the schedule that has started a run, "" if none has.

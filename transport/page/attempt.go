@@ -66,6 +66,9 @@ func (p *attemptPage) Primary() string {
 
 // FilesChanged returns how many files have changed.
 func (p *attemptPage) FilesChanged() (n int) {
+	if p.Stat != nil {
+		return p.Stat.Files
+	}
 	for _, r := range p.Repos {
 		n += r.ChangedCount
 	}
@@ -140,6 +143,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	}
 	if p.Changes {
 		p.review, err = s.reviewOf(ctx, who, r, a)
+		p.Stat = p.review.Stat
 	} else {
 		err = s.messages(ctx, who, r, p)
 	}
@@ -235,6 +239,9 @@ var outcomes = map[string]string{
 	merge.Aborted:    "the merge is undone; the branch it is for is",
 	merge.Pushed:     "pushed; the branch it is for is",
 	merge.Retargeted: "is now for",
+	merge.Taken:      "a file is resolved in its merge with",
+	merge.Untaken:    "a file is in conflict again, as it was, in its merge with",
+	merge.Concluded:  "the merge is committed; the branch it is for is",
 }
 
 // outcome tells people what a call did.

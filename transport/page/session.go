@@ -21,6 +21,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/judging"
 	"deepwork/session/machine"
+	"deepwork/session/run"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 )
@@ -49,6 +50,7 @@ type stepView struct {
 	Files    []judging.FileHash // and its files
 	Answer   *answerForm        // nil if nobody is asked to pass its outputs
 	Brief    bool               // what was said and judged is on a page of its own
+	List     *run.Step          // what stands for the steps of all items, or nil; then nothing else is set
 }
 
 // maxDetails is how many bytes of what was said and judged a page shows.
@@ -69,6 +71,10 @@ func (p *sessionPage) Whys() (all []string) {
 
 // fit makes steps brief that are not current if everything would be too much, or leaves out all but one.
 func (p *sessionPage) fit(only string) {
+	if _, _, item := job.SplitItem(only); item && p.State.Progress(only) != nil {
+		step, _ := p.engine.Step(p.State, only) // nil if it cannot be read
+		p.Timeline = [][]stepView{{p.step(step, only)}}
+	}
 	all, _ := json.Marshal(p.State) // about what a page shows of it
 	for _, group := range p.Timeline {
 		for i, v := range group {
@@ -240,9 +246,12 @@ func (p *sessionPage) read(ctx context.Context) (err error) {
 		}
 		return nil
 	}
-	for i := range def.Workflow.Entries {
-		p.Timeline = append(p.Timeline, xslices.Map(p.State.Displayed(def, i), func(step string) stepView {
-			return p.step(def.Job.Step(step), step)
+	for _, entry := range run.Look(ctx, &board.RunReply{SessionID: &p.ID, Open: true}, p.engine, nil).Tree.Entries {
+		p.Timeline = append(p.Timeline, xslices.Map(entry, func(s *run.Step) stepView {
+			if s.List != nil {
+				return stepView{List: s}
+			}
+			return p.step(def.Job.Step(s.ID), s.ID)
 		}))
 	}
 
@@ -369,6 +378,9 @@ const childrenTopic = "children"
 // readSessions reads changed sessions while pages are open, and all at the start, so that the first page does not wait
 // for them.
 func (s *Site) readSessions(ctx context.Context) {
+	if s.Chooser != nil {
+		return
+	}
 	x := &s.index
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -194,8 +194,8 @@ func (s schedules) OfRun(ctx context.Context, runID string) (string, error) {
 
 // wakeSchedule makes the schedule that has started a run look whether a due time waits for the run's end.
 func (t Tx) wakeSchedule(runID string) {
-	for _, id := range List[string](t, `SELECT q.schedule FROM due_times q WHERE q.outcome = 'queued' AND q.schedule IN `+
-		`(SELECT schedule FROM due_times WHERE run_id = ?)`, runID) {
+	for _, id := range List[string](t, `SELECT q.schedule FROM due_times q WHERE q.outcome = 'queued' AND `+
+		`q.schedule IN (SELECT schedule FROM due_times WHERE run_id = ?)`, runID) {
 		t.Exec(`UPDATE work SET due = 0 WHERE kind = ? AND key = ?`, store.ScheduleWork, id)
 		t.changed(store.WorkChanged, (&store.WorkRow{Kind: store.ScheduleWork, Key: id}).ID())
 	}

@@ -20,8 +20,8 @@ type table struct{ name, order string }
 var tables = []table{
 	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"task_dependencies", ""}, {"attempts", ""}, {"attempt_repos", ""},
 	{"sessions", ""}, {"executions", "seq"}, {"attempt_reports", ""}, {"attempt_comments", ""}, {"usages", "seq"},
-	{"requests", "rowid"}, {"workflow_executions", ""}, {"schedules", ""}, {"due_times", ""}, {"work", ""}, {"long_calls", ""},
-	{"definitions", ""}, {"workflow_sessions", ""}, {"session_parts", ""}, {"session_requests", ""},
+	{"requests", "rowid"}, {"workflow_executions", ""}, {"schedules", ""}, {"due_times", ""}, {"work", ""},
+	{"long_calls", ""}, {"definitions", ""}, {"workflow_sessions", ""}, {"session_parts", ""}, {"session_requests", ""},
 }
 
 // own are the columns that each database fills itself.
