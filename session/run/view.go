@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	definition "deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/transcript"
@@ -33,20 +34,22 @@ type Tree struct {
 type Step struct {
 	SessionID, ID, Name string
 	State               board.State
-	Why                 string          // what it waits for outside of the run, or ""
-	Agents              []board.RunStep // its agent processes, newest first
-	Took                time.Duration   // how long the ended ones ran
-	Since               *string         // when the running one was started
-	USD                 *float64        // what all have cost, as far as known
-	Last                string          // the last message of the newest, or why it failed
-	Until               *time.Time      // when the limit of its agent's provider ends
-	Session             *machine.State  // nil if it could not be read
-	Nested              []Tree          // workflows that its agents have started, or the step's own
+	Why                 string           // what it waits for outside of the run, or ""
+	Agents              []board.RunStep  // its agent processes, newest first
+	Took                time.Duration    // how long the ended ones ran
+	Since               *string          // when the running one was started
+	USD                 *float64         // what all have cost, as far as known
+	Last                string           // the last message of the newest, or why it failed
+	Until               *time.Time       // when the limit of its agent's provider ends
+	Session             *machine.State   // nil if it could not be read
+	Definition          *definition.Step // likewise
+	Nested              []Tree           // workflows that its agents have started, or the step's own
 }
 
 // The values of Step.Why.
 const (
 	whyPerson = "waits for a person to pass its outputs"
+	whyRounds = "waits for a person to say how its rounds go on"
 	whySlot   = "waits for a slot: as many agents work as may work at once"
 	whyLimit  = "waits until its provider’s limit is over"
 )
@@ -58,6 +61,17 @@ func (s *Step) Agent() *board.RunStep {
 	}
 	return &s.Agents[0]
 }
+
+// Progress returns the progress of the step, nil if it has not begun or its session could not be read.
+func (s *Step) Progress() *machine.StepProgress {
+	if s.Session == nil {
+		return nil
+	}
+	return s.Session.Progress(s.ID)
+}
+
+// Current reports whether the step has begun in an active session, and is neither finished nor left.
+func (s *Step) Current() bool { return s.Session != nil && s.Session.IsCurrent(s.ID) }
 
 // Each calls do for each step of a tree, in order; the steps of a nested workflow follow the step that
 // contains it.
@@ -88,7 +102,7 @@ func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[st
 		return v
 	}
 	b := viewBuilder{v, ctx, sessions, last}
-	if v.Tree, v.Fault = b.tree(*r.SessionID, 0); v.Fault != nil {
+	if v.Tree, v.Fault = b.tree(*r.SessionID, 0); v.Fault != nil && len(r.Steps) > 0 {
 		v.Tree = b.alone(*r.SessionID)
 	}
 	v.Tree.Each(func(s *Step, _ int) {
@@ -123,19 +137,24 @@ func (b *viewBuilder) tree(id string, depth int) (t Tree, err error) {
 	if err != nil {
 		return t, err
 	}
+	t.SessionID, t.Workflow = id, state.JobName+"/"+state.WorkflowName
 	def, err := b.sessions.Definition(state)
-	if err != nil {
+	if err != nil { // then only the steps that have begun are known
+		for _, p := range state.StepProgress {
+			s := b.step(id, p.Key)
+			s.Session = state
+			s.State, s.Why = b.state(s)
+			t.Entries = append(t.Entries, []*Step{s})
+		}
 		return t, err
 	}
-
-	t.SessionID, t.Workflow = id, state.JobName+"/"+state.WorkflowName
 	for i := range def.Workflow.Entries {
 		var group []*Step
 		for _, step := range state.Displayed(def, i) {
 			s := b.step(id, step)
 			s.Session = state
 			if of := def.Job.Step(step); of != nil {
-				s.Name = of.Name
+				s.Definition, s.Name = of, of.Name
 			}
 			if depth < maxNesting {
 				children := b.run.Kept.Children[id+"/"+step]
@@ -217,8 +236,8 @@ func (b *viewBuilder) step(session, id string) *Step {
 	switch {
 	case x.EndedAt == nil:
 		s.Since, s.Last = x.StartedAt, b.last[x.ExecutionID]
-	case x.Error != nil:
-		s.Last = *x.Error
+	case x.Why != "":
+		s.Last = x.Why
 	default:
 		s.Last = deref(x.FinalMessage)
 	}
@@ -228,13 +247,15 @@ func (b *viewBuilder) step(session, id string) *Step {
 
 // state returns the state of a step.
 func (b *viewBuilder) state(s *Step) (state board.State, why string) {
-	p, x := s.Session.Progress(s.ID), s.Agent()
-	current := s.Session.Status == machine.Active && s.Session.IsCurrent(s.ID)
-	_, notAsked := s.Session.ToAnswer(s.ID, "")
+	p, x := s.Progress(), s.Agent()
+	current := s.Current()
+	asked, notAsked := s.Session.ToAnswer(s.ID, "")
 	switch {
 	case p != nil && p.CompletedAt != nil && !current:
 		s.Until = nil
 		return board.Completed, ""
+	case notAsked == nil && asked.Turn().About != "":
+		return board.WaitingForYou, whyRounds
 	case notAsked == nil:
 		return board.WaitingForYou, whyPerson
 	case !b.run.Live && x != nil && x.State != board.Completed:

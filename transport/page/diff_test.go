@@ -202,7 +202,7 @@ func TestRunFits(t *testing.T) {
 				StepID:      id,
 				Executor:    "WRITER",
 				State:       "failed",
-				Error:       &long,
+				Why:         long,
 				EndedAt:     new("2026-01-01T00:00:00Z"),
 			})
 		}
@@ -222,10 +222,10 @@ func TestRunFits(t *testing.T) {
 			}
 			v.Tree.Entries = append(v.Tree.Entries, []*run.Step{step})
 		}
-		v.fit()
-		p := &attemptPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Run: v}
+		v.fit("")
+		p := &workPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Steps: v, Run: v}
 		var b bytes.Buffer
-		testkit.Must(t, views.templates["attempt"].Execute(&b, frame{Data: p, Caller: session.LocalCaller("page")}))
+		testkit.Must(t, views.templates["work"].Execute(&b, frame{Data: p, Caller: session.LocalCaller("page")}))
 		shown := len(v.Tree.Entries)
 		testkit.True(t, b.Len() <= most, "with %d finished, the page has %d bytes, more than %d", finished,
 			b.Len(), most)
@@ -453,6 +453,6 @@ func TestTimeline(t *testing.T) {
 
 	views := testkit.Get(parseViews()).Must(t)
 	var page bytes.Buffer
-	testkit.Must(t, views.templates["attempt"].ExecuteTemplate(&page, "lanes", line))
+	testkit.Must(t, views.templates["work"].ExecuteTemplate(&page, "lanes", line))
 	testkit.Contains(t, page.String(), `<rect class="bar-limit" x="250" y="0" width="250" height="10">`, "the page")
 }

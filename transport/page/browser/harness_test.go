@@ -269,9 +269,10 @@ func openShop(t *testing.T) (root string, paths map[string]string) {
 	b := person(t, root)
 	b.open("/sessions/" + session)
 	b.run(`document.querySelectorAll('details').forEach(d => d.open = true)`)
-	b.fill("#why-changelog", "The other changes are internal; I have read them.")
-	b.run(`document.getElementById('why-changelog').form.requestSubmit()`)
-	b.until(`!document.getElementById('why-changelog')?.value`)
+	why := "why-" + session + "-changelog"
+	b.fill("#"+why, "The other changes are internal; I have read them.")
+	b.run(`document.getElementById('` + why + `').form.requestSubmit()`)
+	b.until(`!document.getElementById('` + why + `')?.value`)
 	finish(session, "changelog", args{"changelog": "docs/CHANGELOG.md"})
 	call.Start(args{
 		"goal":              "Check the claims of the release notes",
