@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/board"
-	"deepwork/session/codes"
 	"deepwork/session/judging"
 	"deepwork/session/run"
-	"deepwork/session/why"
 	"deepwork/session/workflow"
 )
 
@@ -21,13 +18,13 @@ import (
 type decision struct {
 	session.AwaitingStep
 	Title, Digest, About, Notes string
+	Definition                  *job.Step // nil if it cannot be read
 
 	Files    []judging.FileHash
 	Criteria []job.Criteria
 	Said     []part       // by its judges
 	Shown    []handedFile // empty if the page only links to the files
 	Gone     []string     // files that only an earlier hand-in had
-	Judges   string       // what an override passes over
 }
 
 // The bounds of a page: how many cards it has, how many of them show files, and how many bytes these have together,
@@ -93,7 +90,7 @@ func decisionOf(x *run.Step, w session.AwaitingStep) *decision {
 		AwaitingStep: w,
 		Title:        cmp.Or(w.Why.Sentence(), "Step "+x.ID+": only a person may pass over its review."),
 		Said:         verdicts(u),
-		Judges:       judgesOf(x.Definition),
+		Definition:   x.Definition,
 	}
 	if !w.Review {
 		d.Digest, d.Files = workflow.GivenFor(x.Session, x.ID)
@@ -110,45 +107,4 @@ func decisionOf(x *run.Step, w session.AwaitingStep) *decision {
 		}
 	}
 	return d
-}
-
-// judgesOf names what judges a step, in words.
-func judgesOf(step *job.Step) string {
-	switch {
-	case step == nil || len(step.Checks) == 0:
-		return "reviews"
-	case len(step.Reviews) == 0:
-		return "checks"
-	}
-	return "reviews and checks"
-}
-
-// todos say what a person does about why a run has stopped, in addition to resuming it.
-var todos = map[why.Kind]string{
-	why.Crashed:     "Repair the reviewer first.",
-	why.Unchecked:   "Make sure that the checks can run here first.",
-	why.Refused:     "Say in the advice what is to change.",
-	why.Again:       "Say in the advice what is to change.",
-	why.Limit:       "Wait until the limit is over, or choose another agent in the config.",
-	why.Cost:        "Raise the budget here.",
-	why.Unknown:     "Raise the budget here.",
-	why.Time:        "Raise the budget here.",
-	why.Conflict:    "Resolve the conflict in that worktree and commit it first.",
-	codes.Untrusted: "Read what is asked for on the page Trust, and approve it with `deepwork trust` first.",
-	why.Check:       "Give advice, or pass over the checks in the actions of the step, below.",
-	why.Review:      "Give advice, or pass over the reviews in the actions of the step, below.",
-	why.Unfit:       "Give advice, or pass over it in the actions of the step, below.",
-}
-
-// Todo says what a person does about why the run has stopped.
-func (v *runView) Todo() string {
-	var all []string
-	if v.Kept.End != nil {
-		for _, w := range v.Kept.End.Why {
-			if text := todos[w.Kind]; text != "" && !slices.Contains(all, text) {
-				all = append(all, text)
-			}
-		}
-	}
-	return strings.Join(append(all, "Resumed, it goes on at the step where it stopped, with a new agent."), " ")
 }

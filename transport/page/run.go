@@ -38,21 +38,6 @@ func (v *runView) Brief(x *run.Step) bool {
 	return v.many && (x.State == board.Completed || x.State == board.NotBegun)
 }
 
-// StateOf returns the state of a step: one that has begun and was then left is no longer under way.
-func (v *runView) StateOf(x *run.Step) board.State {
-	if x.State == board.NotBegun && x.Progress() != nil {
-		return "left"
-	}
-	return x.State
-}
-
-// Overridable reports whether a step has reviews or checks, or misses its schemas, so that a person can
-// override that now.
-func (v *runView) Overridable(x *run.Step) bool {
-	return x.Current() && x.Definition != nil &&
-		(len(x.Definition.Reviews)+len(x.Definition.Checks) > 0 || x.Progress().Unfit() != nil)
-}
-
 // Override returns what an override of the step's judges is about.
 func (v *runView) Override(x *run.Step) *decision {
 	return decisionOf(x, session.AwaitingStep{SessionID: x.SessionID, Step: x.ID})

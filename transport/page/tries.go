@@ -2,13 +2,10 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"deepwork/actor/process"
-	"deepwork/actor/xslices"
 	"deepwork/session/board"
 	"deepwork/session/judging"
 	"deepwork/session/run"
@@ -18,8 +15,9 @@ import (
 
 // A part is what an agent, a judge or a person did in a try of a step.
 type part struct {
-	Try   int // its number, if the try begins here, else 0
-	Who   string
+	Try   int    // its number, if the try begins here, else 0
+	Who   string // "" if Kind says it
+	Kind  judging.Kind
 	State string
 	At    time.Time
 	Said  string // the first line of it
@@ -79,12 +77,12 @@ func (v *runView) Tries(x *run.Step) (all []part) {
 
 // partsOf returns what was handed in, and what came of it.
 func partsOf(u *judging.Submission) []part {
-	all := append([]part{{Who: "handed in", At: u.At, Handed: u}}, verdicts(u)...)
+	all := append([]part{{At: u.At, Handed: u}}, verdicts(u)...)
 	turn := u.Turn()
 	if turn.With == "" && u.Void != nil && len(u.Turns) > 0 {
 		turn = u.Turns[len(u.Turns)-1]
 	}
-	p := part{Who: judges[turn.With], State: string(board.Running), At: turn.At}
+	p := part{Kind: turn.With, State: string(board.Running), At: turn.At}
 	switch {
 	case turn.With == "":
 		return all
@@ -107,20 +105,8 @@ func verdicts(u *judging.Submission) (all []part) {
 	return all
 }
 
-// judges names who judges, by the kind of the verdict.
-var judges = map[judging.Kind]string{
-	judging.ByShape:    "the outputs’ schemas",
-	judging.ByProgram:  "checks",
-	judging.ByReviewer: "review",
-	judging.BySelf:     "the agent’s own review",
-	judging.ByReason:   "the agent’s reason to go on",
-	judging.ByPerson:   "a person",
-	judging.Off:        "no reviews on this server",
-	judging.NotDue:     "no review is of these outputs",
-}
-
 func partOf(v *judging.Verdict) part {
-	p := part{Who: judges[v.Kind], State: "failed", At: v.At, Said: why.Line(v.Feedback), Verdict: v}
+	p := part{Kind: v.Kind, State: "failed", At: v.At, Said: why.Line(v.Feedback), Verdict: v}
 	if v.Passed {
 		p.State = "passed"
 	}
@@ -141,15 +127,4 @@ func partOf(v *judging.Verdict) part {
 		}
 	}
 	return p
-}
-
-// Ran says which command a check ran, how it ended, and to what it is bound.
-func (p part) Ran() string {
-	if p.Verdict == nil || p.Verdict.Check == nil {
-		return ""
-	}
-	c := p.Verdict.Check
-	return fmt.Sprintf("%s ended with exit code %d after %.1f s, bound to %s (%.8s)",
-		strings.Join(xslices.Map(c.Command, process.InShell), " "), c.Code, p.Verdict.Seconds, c.Bound,
-		p.Verdict.Digest)
 }

@@ -15,7 +15,6 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/machine"
 	"deepwork/session/merge"
-	"deepwork/session/outputs"
 	"deepwork/session/run"
 	"deepwork/session/store"
 )
@@ -60,49 +59,8 @@ func (p *workPage) Title() string {
 	return p.Session.ID
 }
 
-// Status returns the state of the work.
-func (p *workPage) Status() string {
-	if p.Task == nil {
-		return p.Session.Status
-	}
-	return string(p.State)
-}
-
-// Workflow returns the name of its workflow, as job/workflow, or "".
-func (p *workPage) Workflow() string {
-	switch {
-	case p.Session != nil:
-		return p.Session.Job + "/" + p.Session.Workflow
-	case p.Run != nil:
-		return p.Run.Workflow
-	}
-	return ""
-}
-
-// Job returns the name of its workflow's job.
-func (p *workPage) Job() string { return strings.Split(p.Workflow(), "/")[0] }
-
-// Inputs returns those of its workflow.
-func (p *workPage) Inputs() outputs.Map {
-	switch {
-	case p.Session != nil:
-		return p.Session.State.Inputs
-	case p.Run != nil:
-		return p.Run.Inputs
-	}
-	return nil
-}
-
-// Took returns how long the work took, or "" if it has not ended.
-func (p *workPage) Took() string {
-	if p.Task == nil {
-		if end := p.Session.State.CompletedAt; end != nil {
-			return duration(p.Session.State.StartedAt, end)
-		}
-		return ""
-	}
-	return took(p.StartedAt, p.EndedAt)
-}
+// Took returns how long its agent last worked, "" before it has ended.
+func (p *workPage) Took() string { return took(p.StartedAt, p.EndedAt) }
 
 // Reasons says, in a sentence each, why the work goes wrong, unless a card says so.
 func (p *workPage) Reasons() (all []string) {

@@ -64,6 +64,7 @@ type server struct {
 	root, url string
 	login     string // the URL with the secret of deepwork ui
 	options   []string
+	env       []string // in addition to that of the test
 	process   *exec.Cmd
 }
 
@@ -108,6 +109,7 @@ func (s *server) start(options ...string) {
 	}
 	s.process = exec.Command(program, append(args, options...)...)
 	s.process.Dir = testkit.Dir(s.t)
+	s.process.Env = append(os.Environ(), s.env...)
 	said, w, err := os.Pipe()
 	testkit.Must(s.t, err)
 	s.process.Stdout, s.process.Stderr = w, w
