@@ -9,6 +9,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/machine"
 	"deepwork/session/replies"
 	"deepwork/session/store"
 )
@@ -30,20 +31,23 @@ func (c *Conn) noSession(ctx context.Context) error {
 		return err
 	}
 	if len(found) == 0 && more {
-		return session.NotNow(codes.NoActiveSession,
-			"No active workflow session. Begin one with start_workflow; there are so many sessions that only the "+
-				"newest were looked at: `deepwork sessions list` has those that could be resumed by their session_id.")
+		return session.NotNow(codes.NoActiveSession, "No active workflow session.").
+			Next("begin one", machine.ToolStart).
+			Worded("Begin one with start_workflow; there are so many sessions that only the newest were looked at: " +
+				"`deepwork sessions list` has those that could be resumed by their session_id.")
 	}
 	if len(found) == 0 {
-		return session.NotNow(codes.NoActiveSession,
-			"No active workflow session. Begin one with start_workflow; get_workflows lists the available ones.")
+		return session.NotNow(codes.NoActiveSession, "No active workflow session.").
+			Next("begin one", machine.ToolStart).
+			Worded("Begin one with start_workflow; get_workflows lists the available ones.")
 	}
 
 	var b strings.Builder
-	b.WriteString("No active workflow session on this connection. Begin one with start_workflow, or resume one of " +
-		"these by passing its session_id (get_step says where it is):")
 	ids := c.server.listSessions(&b, found, more)
-	return session.NotNow(codes.NoActiveSession, "%s", b.String()).With("resumable", ids)
+	return session.NotNow(codes.NoActiveSession, "No active workflow session on this connection.").
+		Next("begin one", machine.ToolStart).
+		Worded("Begin one with start_workflow, or resume one of these by passing its session_id (get_step says where "+
+			"it is):%s", b.String()).With("resumable", ids)
 }
 
 // listSessions writes a line for each session and returns their ids; more means that there are others.

@@ -17,6 +17,7 @@ import (
 	"deepwork/session/check"
 	"deepwork/session/codes"
 	"deepwork/session/judging"
+	"deepwork/session/machine"
 	"deepwork/session/pin"
 	"deepwork/session/record"
 	"deepwork/session/replies"
@@ -140,21 +141,24 @@ func (a *sessionActor) barred(ctx context.Context, c *candidate) (why judging.Wh
 	if c.how, err = a.pin.Reviewing(ctx, a.state); err != nil {
 		return 0, err
 	}
-	stepID, what := c.plan.Step.ID, ""
+	stepID, e := c.plan.Step.ID, (*session.Error)(nil)
 	switch why = judging.Barred(a.rules(c), a.state.Past(stepID), a.handIn(c)); why {
 	case judging.AgentMayNot:
-		what = fmt.Sprintf("Only a person may override the reviews of step '%s' (quality_gate.override is human). If "+
-			"the user wants that, ask them to run `%s` at a terminal, in the project, then call finished_step again "+
-			"with the same outputs and without quality_review_override_reason. Without it the outputs are reviewed.",
-			stepID, OverrideCommand(a.id, stepID))
+		e = session.NotNow(codes.OverrideNeedsPerson, "Only a person may override the reviews of step '%s' "+
+			"(quality_gate.override is human). Nothing was evaluated, and no try was used up.", stepID).
+			Next("have the outputs reviewed", machine.ToolFinish).
+			Worded("If the user wants that, ask them to run `%s` at a terminal, in the project, then call "+
+				"finished_step again with the same outputs and without quality_review_override_reason. Without it "+
+				"the outputs are reviewed.", OverrideCommand(a.id, stepID))
 	case judging.NobodyMay:
-		what = fmt.Sprintf("Nobody may override the reviews of step '%s' (quality_gate.override is never). Call "+
-			"finished_step without quality_review_override_reason: the outputs are reviewed.", stepID)
+		e = session.NotNow(codes.OverrideNeedsPerson, "Nobody may override the reviews of step '%s' "+
+			"(quality_gate.override is never). Nothing was evaluated, and no try was used up.", stepID).
+			Next("have the outputs reviewed", machine.ToolFinish).
+			Worded("Call finished_step without quality_review_override_reason: the outputs are reviewed.")
 	default:
 		return why, nil
 	}
-	return why, session.NotNow(codes.OverrideNeedsPerson, "%s Nothing was evaluated, and no try was used up.", what).
-		With("session_id", a.id).With("step_id", stepID).With("override", string(c.how.Override))
+	return why, e.With("session_id", a.id).With("step_id", stepID).With("override", string(c.how.Override))
 }
 
 // askForAccount is the reply to a call that lacks the account of the work that is to be judged.
