@@ -8,6 +8,7 @@ import (
 
 	"deepwork/session/board"
 	"deepwork/session/judging"
+	"deepwork/session/machine"
 	"deepwork/session/run"
 	"deepwork/session/show"
 	"deepwork/session/why"
@@ -87,7 +88,7 @@ func partsOf(u *judging.Submission) []part {
 	case turn.With == "":
 		return all
 	case u.Void != nil:
-		p.State, p.Said = "no verdict", why.Line(u.Void.Why)
+		p.State, p.Said = "no verdict", machine.SaidOf(u.Void)
 	case turn.With == judging.ByPerson:
 		p.State = string(board.WaitingForYou)
 	}

@@ -120,35 +120,43 @@ func TestWhyWorkStopped(t *testing.T) {
 	p.order(t, "sign", "leave")
 
 	untrusted := begin("untrusted", nil)
-	p.order(t, "untrusted", "limit 8")
+	p.order(t, "untrusted", "limit 200")
 	b.open("/attempts/" + untrusted).until(state("waiting for a limit"))
-	s.kill() // the server of a user who trusts nothing here leads on
-	ui.kill()
-	ui.env = []string{"XDG_CONFIG_HOME=" + testkit.Dir(t)}
-	ui.start("--port", "0")
-	b = browse(t, ui)
-	b.open(ui.login[len(ui.url):])
-
-	for name, wants := range map[string][]string{
-		"check": {"Step check: check `sh -c", "failed with exit code 3: two files are not tidy.",
-			"Give advice, or pass over what failed", "Resume the run"},
-		"review": {`Step review: its review failed, on "short": It has 900 words.`,
-			"Give advice, or pass over what failed", "Resume the run"},
-		"crash":     {"Step crash: its reviewer gave no verdict", "Repair the reviewer first.", "Resume the run"},
-		"sign":      {"Step sign: a person (local) did not pass its outputs", "Say more", "Say in the advice", "Resume"},
-		"rounds":    {"Step rounds: its rounds are used up", "Have one more round", "Go on as it is", "Stop the workflow"},
-		"budget":    {"A budget has paused it", "at most 1 may", "Raise the budget here.", "Max agents of unknown cost"},
-		"untrusted": {"approve it at a terminal first: deepwork trust", "Resume the run"},
-		"limit":     {"waiting for a limit", "waits until its provider’s limit is over"},
-		"conflict":  {"Both have changed these files", "idea.txt", "Undo the merge"},
-		"dead":      {"Send a follow-up", "start another attempt"},
-	} {
+	look := func(name string, wants ...string) {
+		t.Helper()
 		b.open(pages[name])
 		for _, want := range wants {
 			b.until(fmt.Sprintf(`(%s).includes(%q)`, top, want))
 		}
 		b.check("why-" + name)
 	}
+	for name, wants := range map[string][]string{
+		"check": {"Step check: check `sh -c", "failed with exit code 3: two files are not tidy.",
+			"Give advice, or pass over what failed", "Resume the run"},
+		"review": {`Step review: its review failed, on "Is it short?": It has 900 words.`,
+			"Give advice, or pass over what failed", "Resume the run"},
+		"crash": {"Step crash: its reviewer gave no verdict", "no such model", "Repair the reviewer first.",
+			"Resume the run"},
+		"sign": {"Step sign: a person (local) did not pass its outputs", "Say more", "Say in the advice", "Resume"},
+		"rounds": {"Step rounds: its rounds are used up", "Have one more round", "Go on as it is",
+			"Stop the workflow"},
+		"budget":   {"A budget has paused it", "at most 1 may", "Raise the budget here.", "Max agents of unknown cost"},
+		"limit":    {"waiting for a limit", "waits until its provider’s limit is over"},
+		"conflict": {"Both have changed these files", "idea.txt", "Undo the merge"},
+		"dead":     {"Send a follow-up", "start another attempt"},
+	} {
+		look(name, wants...)
+	}
 	b.open("/").until(in("[aria-labelledby=needs]", "Its merge has conflicts: idea.txt."))
-	b.click("Decide…").until(`document.getElementById(location.hash.slice(1))?.matches('.decision')`)
+	b.clickOn(".needs a.button", "Decide…").
+		until(`document.getElementById(location.hash.slice(1))?.matches('.decision')`)
+
+	s.kill() // the server of a user who trusts nothing here leads on
+	ui.kill()
+	ui.env = []string{"XDG_CONFIG_HOME=" + testkit.Dir(t)}
+	ui.start("--port", "0")
+	b = browse(t, ui)
+	b.open(ui.login[len(ui.url):])
+	b.open(pages["untrusted"]).until(state("failed"))
+	look("untrusted", "is not approved", "deepwork trust", "Resume the run")
 }
