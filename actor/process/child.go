@@ -71,6 +71,7 @@ func (c *Child) read(f *os.File, w io.Writer) {
 
 // start starts a command with pipes that nobody reads yet.
 func start(spec Spec, input bool) (*Child, error) {
+	defer closeAll(spec.Files)
 	if spec.Dir != "" {
 		// With process attributes set, a missing directory would be reported as a missing program.
 		if info, err := os.Stat(spec.Dir); err != nil {
@@ -93,7 +94,7 @@ func start(spec Spec, input bool) (*Child, error) {
 		exited: make(chan struct{}),
 	}
 	c.cmd.Args[0] = spec.Command[0]
-	c.cmd.Dir, c.cmd.Env = spec.Dir, spec.Env
+	c.cmd.Dir, c.cmd.Env, c.cmd.ExtraFiles = spec.Dir, spec.Env, spec.Files
 	theirs, err := c.makePipes(input, spec.oneOutput)
 	if err == nil {
 		begun := make(chan error, 1)

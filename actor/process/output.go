@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,22 +16,31 @@ var escapes = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x
 // tailSize is the length of Error.Tail, in bytes.
 const tailSize = 2000
 
-// A capture stores what is written, up to a limit.
+// A capture stores what is written, up to a limit, or passes it on.
 type capture struct {
 	limit   int
+	to      io.Writer // nil stores it
+	failed  error     // of to; owned by the reader until it has returned
+	size    int
 	data    []byte        // owned by the reader until it has returned
 	over    bool          // owned by the reader until it has returned
 	flooded chan struct{} // closed by the reader when the limit is passed
 }
 
-func newCapture(limit int) *capture {
-	return &capture{limit: limit, flooded: make(chan struct{})}
+func newCapture(limit int, to io.Writer) *capture {
+	return &capture{limit: limit, to: to, flooded: make(chan struct{})}
 }
 
 // Write stores what fits, and fails if that is not everything.
 func (c *capture) Write(p []byte) (int, error) {
-	n := min(len(p), c.limit-len(c.data))
-	c.data = append(c.data, p[:n]...)
+	n := min(len(p), c.limit-c.size)
+	c.size += n
+	if c.to == nil {
+		c.data = append(c.data, p[:n]...)
+	} else if _, c.failed = c.to.Write(p[:n]); c.failed != nil {
+		close(c.flooded)
+		return 0, c.failed
+	}
 	if n < len(p) {
 		c.over = true
 		close(c.flooded)

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -47,6 +48,8 @@ type Spec struct {
 	// StdoutLimit is the number of bytes that the child may write to its standard output; one more
 	// kills it (ErrTooMuchOutput). Default DefaultStdoutLimit.
 	StdoutLimit int
+	// Stdout gets the standard output in the place of Result.Stdout; an error of it kills the child.
+	Stdout io.Writer
 	// StderrLimit is the number of bytes kept from the end of standard error; more isn't an error. Default
 	// DefaultStderrLimit.
 	StderrLimit int
@@ -60,6 +63,9 @@ type Spec struct {
 	// Tidy ends the child with SIGTERM instead of SIGKILL, on Linux, when this process is killed, so that it
 	// can remove its lock files. It is only for programs that SIGTERM ends.
 	Tidy bool
+	// Files are more files that the child inherits, from number 3 on. They are closed once it was started, or could
+	// not be.
+	Files []*os.File
 
 	detachedToo bool // with Descendants: include those started by Detach
 	oneOutput   bool // standard error goes where standard output goes, in order
@@ -99,7 +105,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		return Result{ExitCode: -1}, ended(ctx, &spec, 0)
 	}
 
-	stdout, stderr := newCapture(spec.StdoutLimit), &tail{limit: spec.StderrLimit}
+	stdout, stderr := newCapture(spec.StdoutLimit, spec.Stdout), &tail{limit: spec.StderrLimit}
 	c, err := Spawn(spec, stdout, stderr)
 	if err != nil {
 		return Result{ExitCode: -1}, err
@@ -119,6 +125,9 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	}
 
 	left := c.Close()
+	if reason == nil && stdout.failed != nil {
+		reason = &Error{Kind: Start, Err: fmt.Errorf("its output cannot be written: %w", stdout.failed)}
+	}
 	if reason == nil && stdout.over {
 		reason = &Error{Kind: TooMuchOutput, Err: ErrTooMuchOutput}
 	}

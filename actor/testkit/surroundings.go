@@ -13,8 +13,8 @@ const clearedEnv = "TESTKIT_CLEARED"
 
 // foreign are the prefixes of variables with which people set up programs for themselves.
 var foreign = []string{
-	"DEEPWORK_", "GIT_", "OTEL_", "CLAUDE", "CODEX_", "OPENCODE", "PG", "EDITOR=", "VISUAL=", "PAGER=", "NO_COLOR=",
-	"CLICOLOR", "COLUMNS=", "SSH_ASKPASS=", "TRACEPARENT=",
+	"DEEPWORK_", "GIT_", "OTEL_", "CLAUDE", "CODEX_", "OPENCODE", "PG", "EDITOR=", "VISUAL=", "PAGER=", "LESS=",
+	"NO_COLOR=", "CLICOLOR", "COLUMNS=", "SSH_ASKPASS=", "TRACEPARENT=",
 }
 
 // kept are the prefixes of variables with which tests are run.

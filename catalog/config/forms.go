@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -20,6 +21,9 @@ import (
 
 // plainName matches the names of tokens, groups and sources.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// editors have the beginnings of the URLs of files in editors that are known by name.
+var editors = map[string]string{"vscode": "vscode://file", "jetbrains": "idea://open?file=", "zed": "zed://file"}
 
 // texts are the rules for texts, by their names in the tags of the model.
 var texts = map[string]yamltree.Text{
@@ -110,12 +114,13 @@ var texts = map[string]yamltree.Text{
 		return s, nil
 	},
 	"editor": func(s string) (string, error) {
+		s = cmp.Or(editors[s], s)
 		scheme, _, ok := strings.Cut(s, "://")
 		if !ok || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+-") != "" || scheme == "javascript" ||
 			scheme == "data" {
 			return "",
-				fmt.Errorf("%s does not begin the URL of a file in an editor: expected one such as vscode://file or "+
-					"idea://open?file=", yamltree.Quote(s))
+				fmt.Errorf("%s does not begin the URL of a file in an editor: expected vscode, jetbrains, zed, or a "+
+					"URL such as vscode://file", yamltree.Quote(s))
 		}
 		return s, nil
 	},

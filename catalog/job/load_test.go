@@ -56,7 +56,8 @@ func TestLoad(t *testing.T) {
 	testkit.Equal(t, j.Name+" in "+j.Dir, "report in "+dir)
 	// What others find wrong with a job is reported at its place.
 	testkit.Equal(t, j.NameFault("x", "taken").String(), "x:1:7: name: taken")
-	testkit.Equal(t, j.ExecutorWarning(1, "x", "gone").String(), "x:13:5: warning: steps[1].executor: gone")
+	testkit.Equal(t, j.Warning("x", "gone", "steps", 1, "executor").String(),
+		"x:13:5: warning: steps[1].executor: gone")
 	// A missing instructions file is found without reading the files.
 	testkit.Same(t, MissingFiles(j), nil)
 

@@ -83,9 +83,9 @@ func Parse(dir, file string, source []byte) (*Job, Diagnostics) {
 // NameFault returns an error about the job's name in its file.
 func (j *Job) NameFault(file, message string) Diagnostic { return j.at(file, message, "name") }
 
-// ExecutorWarning returns a warning about the executor of the i-th step in the job's file.
-func (j *Job) ExecutorWarning(i int, file, message string) Diagnostic {
-	g := j.at(file, message, "steps", i, "executor")
+// Warning returns a warning about the value at a path in the job's file.
+func (j *Job) Warning(file, message string, path ...any) Diagnostic {
+	g := j.at(file, message, path...)
 	g.Warning = true
 	return g
 }

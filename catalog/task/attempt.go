@@ -256,17 +256,20 @@ type Work struct {
 
 // A HistoryRow is a session of the project itself, an attempt or a run, in a list of everything that has run.
 type HistoryRow struct {
-	Kind          string // HistorySession, HistoryAttempt or HistoryRun
-	ID            string
-	Title         string // the goal of a session, or of the task
-	Job, Workflow string // "" for a task without a workflow
-	Identity      string // who began it
-	Status        string // of a session; "" for the others, which have a Situation
-	Executor      string // of an attempt or a run
-	Situation
-	StartedAt time.Time
-	EndedAt   *time.Time // nil while in progress
-	MicroUSD  *int64     // the known part of its cost; nil also for a session
+	Kind      string `json:"kind"` // HistorySession, HistoryAttempt or HistoryRun
+	ID        string `json:"id"`
+	Title     string `json:"goal"` // of a session, or the title of the task
+	Job       string `json:"job"`  // "" for a task without a workflow
+	Workflow  string `json:"workflow"`
+	Identity  string `json:"identity"` // who began it
+	Status    string `json:"state"`    // of a session; "" for the others, which have a Situation
+	Executor  string `json:"executor"` // of an attempt or a run
+	Situation `json:"-"`
+	StartedAt time.Time  `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"`       // nil while in progress
+	MicroUSD  *int64     `json:"cost_micro_usd"` // the known part; nil also for a session
+	// FailedTries is how many tries of its steps' checks and reviews have failed.
+	FailedTries int `json:"failed_tries"`
 }
 
 // The values of HistoryRow.Kind.
@@ -286,14 +289,27 @@ const (
 // A HistoryQuery selects a page of a list of everything that has run, most recently started first. Zero
 // fields select all.
 type HistoryQuery struct {
-	Kind, State   string
-	Job, Workflow string
-	Identity      string
-	Text          string // part of the title, ignoring case
+	Kind     string `json:"kind" arg:"What to list. Default: run" enum:"session,attempt,run"`
+	State    string `json:"state" arg:"Only those in this state" enum:"open,done,stopped"`
+	Job      string `json:"job" arg:"Only those of this job, or JOB/WORKFLOW"`
+	Workflow string
+	Identity string
+	Text     string // part of the title, ignoring case
+	// from Since on, and before Until, it was started
+	Since, Until time.Time
 	// Before and AfterID are StartedAt and ID of the previous page's last row.
 	Before  time.Time
 	AfterID string
-	Limit   int // required
+	Limit   int `json:"limit" arg:"List at most so many. Default: 100" min:"1" max:"10000"` // required
+}
+
+// HistoryTotals are about everything that a HistoryQuery selects, on all its pages.
+type HistoryTotals struct {
+	Runs     int      `json:"runs"`           // with sessions and attempts
+	Judged   int      `json:"judged"`         // those of a workflow that have ended
+	FirstTry int      `json:"first_try"`      // those of them that are complete without a failed check or review
+	Seconds  *float64 `json:"median_seconds"` // from start to end, of all that have ended; nil if none has
+	USD      *float64 `json:"cost_usd"`       // the known part; nil if nothing is known
 }
 
 const (

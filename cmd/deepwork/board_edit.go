@@ -359,3 +359,70 @@ func (a *app) workspace(given string) (path string, err error) {
 	})
 	return path, err
 }
+
+func (a *app) boardSendCommand() *cobra.Command {
+	var queue, detach bool
+	var follow attempt.FollowUpArgs
+	cmd := onDetach(a.onProject("", &cobra.Command{
+		Use:   "send ID TEXT...",
+		Short: "Send the agent of an attempt another message, and follow it",
+		Long: `Send another message to the agent of an attempt, and follow it as 'deepwork board start'
+does. It works in the same worktrees and, if it can, in the same conversation. With - as
+TEXT the message is read from stdin.` + attemptIDs.help(),
+		Example: `  deepwork board send latest "The button is still grey. Make it blue."
+  deepwork board send 3f2a - <notes.txt`,
+		Args: attemptIDs.first(2, -1, "an id and a message"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			text := strings.Join(args[1:], " ")
+			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) (err error) {
+				if text, err = a.argumentOrStdin(text, "message"); err != nil {
+					return err
+				}
+				follow.Target = t
+				follow.Action = attempt.ActionSend
+				follow.Prompt = &text
+				if queue {
+					follow.Action = attempt.ActionQueue
+				}
+				return a.send(ctx, engine, follow, detach)
+			})
+		},
+	}), &detach)
+	cmd.Flags().BoolVar(&queue, "queue", false, "if the agent is running, send it when the agent ends")
+	argumentFlags(cmd, &follow, "variant")
+	return cmd
+}
+
+func (a *app) send(ctx context.Context, engine *attempt.Engine, f attempt.FollowUpArgs, detach bool) error {
+	return a.sending(ctx, engine, *f.AttemptID, detach, func() (queued bool, err error) {
+		r, err := engine.FollowUp(ctx, atTerminal, f)
+		if err != nil {
+			return false, fmt.Errorf("sending to attempt %s: %w", board.Short(*f.AttemptID), err)
+		}
+		a.note(r.Notice)
+		return r.Status == attempt.FollowUpQueued, nil
+	})
+}
+
+// sending calls do, which sends something to an attempt, and follows the attempt.
+func (a *app) sending(
+	ctx context.Context, engine *attempt.Engine, id string, detach bool, do func() (queued bool, err error),
+) error {
+	defer surviveBrokenPipes()() // as in start
+	before, err := engine.TailAttempt(ctx, atTerminal,
+		attempt.TailArgs{Target: board.Target{AttemptID: &id}, Limit: new(1), Raw: new(true)})
+	if err != nil {
+		return err
+	}
+
+	queued, err := do()
+	if err != nil {
+		return err
+	}
+	if queued && detach {
+		fmt.Fprintf(a.out, "queued: a running server sends it when the agent ends, or '%s'\n",
+			a.onPath("deepwork board tail -f "+id[:shortID]))
+		return nil
+	}
+	return a.run(ctx, engine, id, before.NextIndex, detach)
+}

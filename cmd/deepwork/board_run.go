@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/wait"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
+	"deepwork/session/git"
 )
 
 // onDetach adds --detach to a command that starts agents.
@@ -100,9 +103,24 @@ func (a *app) start(
 	for _, repo := range r.Repos {
 		a.fields("worktree", repo.WorktreePath)
 	}
+	a.unseen(ctx, engine, t.ProjectID)
 
 	fmt.Fprintln(a.out)
 	return a.run(ctx, engine, r.AttemptID, -1, f.detach)
+}
+
+// unseen names the files of a project that are not committed, which agents do not see.
+func (a *app) unseen(ctx context.Context, engine *attempt.Engine, project string) {
+	repos, _ := allRepos(ctx, engine, project) // without a note, the work starts all the same
+	var files []string
+	for _, r := range repos {
+		changed, _, _ := git.Changes(ctx, git.Command{Dir: r.Path}, "normal")
+		files = slices.Concat(append(slices.Collect(maps.Values(changed)), files)...)
+	}
+	if files != nil {
+		fmt.Fprintf(a.err, "deepwork: note: what is not committed is not in the worktree: %s\n",
+			oneLine(strings.Join(slices.Sorted(slices.Values(files)), ", "), 500))
+	}
 }
 
 // startRepos returns the repositories of an attempt with their target branches.
@@ -142,73 +160,6 @@ func startRepos(ctx context.Context, engine *attempt.Engine, project string, f s
 	return args, nil
 }
 
-func (a *app) boardSendCommand() *cobra.Command {
-	var queue, detach bool
-	var follow attempt.FollowUpArgs
-	cmd := onDetach(a.onProject("", &cobra.Command{
-		Use:   "send ID TEXT...",
-		Short: "Send the agent of an attempt another message, and follow it",
-		Long: `Send another message to the agent of an attempt, and follow it as 'deepwork board start'
-does. It works in the same worktrees and, if it can, in the same conversation. With - as
-TEXT the message is read from stdin.` + attemptIDs.help(),
-		Example: `  deepwork board send latest "The button is still grey. Make it blue."
-  deepwork board send 3f2a - <notes.txt`,
-		Args: attemptIDs.first(2, -1, "an id and a message"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			text := strings.Join(args[1:], " ")
-			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) (err error) {
-				if text, err = a.argumentOrStdin(text, "message"); err != nil {
-					return err
-				}
-				follow.Target = t
-				follow.Action = attempt.ActionSend
-				follow.Prompt = &text
-				if queue {
-					follow.Action = attempt.ActionQueue
-				}
-				return a.send(ctx, engine, follow, detach)
-			})
-		},
-	}), &detach)
-	cmd.Flags().BoolVar(&queue, "queue", false, "if the agent is running, send it when the agent ends")
-	argumentFlags(cmd, &follow, "variant")
-	return cmd
-}
-
-func (a *app) send(ctx context.Context, engine *attempt.Engine, f attempt.FollowUpArgs, detach bool) error {
-	return a.sending(ctx, engine, *f.AttemptID, detach, func() (queued bool, err error) {
-		r, err := engine.FollowUp(ctx, atTerminal, f)
-		if err != nil {
-			return false, fmt.Errorf("sending to attempt %s: %w", board.Short(*f.AttemptID), err)
-		}
-		a.note(r.Notice)
-		return r.Status == attempt.FollowUpQueued, nil
-	})
-}
-
-// sending calls do, which sends something to an attempt, and follows the attempt.
-func (a *app) sending(
-	ctx context.Context, engine *attempt.Engine, id string, detach bool, do func() (queued bool, err error),
-) error {
-	defer surviveBrokenPipes()() // as in start
-	before, err := engine.TailAttempt(ctx, atTerminal,
-		attempt.TailArgs{Target: board.Target{AttemptID: &id}, Limit: new(1), Raw: new(true)})
-	if err != nil {
-		return err
-	}
-
-	queued, err := do()
-	if err != nil {
-		return err
-	}
-	if queued && detach {
-		fmt.Fprintf(a.out, "queued: a running server sends it when the agent ends, or '%s'\n",
-			a.onPath("deepwork board tail -f "+id[:shortID]))
-		return nil
-	}
-	return a.run(ctx, engine, id, before.NextIndex, detach)
-}
-
 // run runs the agent of an attempt, unless a server does, and prints its log after an entry until the attempt has
 // ended. With detach it returns as soon as the agent runs. A run through a workflow needs a process to lead it, such as
 // deepwork run.
@@ -228,7 +179,7 @@ func (a *app) run(ctx context.Context, engine *attempt.Engine, id string, after 
 	if detach {
 		return a.detach(ctx, engine, id)
 	}
-	return a.follow(ctx, engine, id, after)
+	return a.follow(ctx, engine, attempt.TailArgs{Target: board.Target{AttemptID: &id}, AfterIndex: &after})
 }
 
 // detach waits until the agent of an attempt runs, has ended, or has no free slot.
@@ -259,22 +210,15 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 	}
 }
 
-// follow prints the log of an attempt after an entry until it has ended, and how it ended. The engine must serve unless
-// the attempt has ended.
-func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, after int64) error {
-	target := board.Target{AttemptID: &id}
+// follow prints a log after an entry until its attempt, or the execution, has ended, and how the attempt ended. The
+// engine must serve an attempt that has not ended.
+func (a *app) follow(ctx context.Context, engine *attempt.Engine, of attempt.TailArgs) error {
+	of.Limit, of.Wait, of.Raw = new(attempt.MaxTail), new(1.0), &a.raw
 	begun, drawn := time.Now(), 0
 	for said := false; ; {
-		r, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{
-			Target:     target,
-			AfterIndex: &after,
-			Limit:      new(attempt.MaxTail),
-			Wait:       new(1.0),
-			Raw:        new(a.raw),
-		})
-
+		r, err := engine.TailAttempt(ctx, atTerminal, of)
 		if ctx.Err() != nil {
-			return a.detachedNote(id)
+			return a.detachedNote(*of.AttemptID)
 		}
 		if err == nil {
 			err = a.printMessages(r)
@@ -287,8 +231,12 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 		}
 
 		open := r.State.Open()
-		if last := r.NextIndex == after; last && (!open || r.State == board.Queued && !said) {
-			now, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: target})
+		last := r.NextIndex == *of.AfterIndex
+		if last && !open && of.ExecutionID != nil {
+			return nil
+		}
+		if last && (!open || r.State == board.Queued && !said) {
+			now, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: of.Target})
 			if err != nil {
 				return err
 			}
@@ -298,7 +246,7 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 			a.note(now.Notice)
 			said = true
 		}
-		after = r.NextIndex
+		of.AfterIndex = &r.NextIndex
 		drawn++
 		if r.State == board.Running && !a.raw && !a.json {
 			a.out.Draw(fmt.Sprintf("%s %s %s", spin(drawn), r.State.Words(), time.Since(begun).Round(time.Second)))
@@ -363,33 +311,69 @@ A queued message is dropped; the worktrees stay.` + attemptIDs.help(),
 
 func (a *app) boardTailCommand() *cobra.Command {
 	var follow bool
-	var n int
+	var n, try int
+	var step string
 	cmd := a.onProject("print each message (with --raw each line) as JSON, one per line", &cobra.Command{
-		Use:   "tail ID",
-		Short: "Print what the agent of an attempt said and did",
+		Use:        "tail ID",
+		SuggestFor: []string{"log", "logs", "output"},
+		Short:      "Print what the agent of an attempt, or of a step of a run, said and did",
 		Long: `Print what the agents of an attempt said and did: their last -n lines. With -f, go on
 until the attempt ends, with the exit code of 'deepwork board start'; an attempt that
-waits is started if there is room.` + attemptIDs.help(),
+waits is started if there is room.
+
+--step prints that of a step's agent in a run; 'deepwork run status ID' lists the steps.
+--try is which of its agents, from 1; without it, it is the last one.` + attemptIDs.help(),
 		Example: `  deepwork board tail latest -f
-  deepwork board tail 3f2a -n 20`,
+  deepwork board tail 3f2a --step fix --try 1`,
 		Args: attemptArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n < 1 || n > attempt.MaxTail {
 				return usagef(cmd, "-n %d is out of range; expected 1 to %d", n, attempt.MaxTail)
 			}
-			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
-				return a.tail(ctx, engine, t, n, follow)
-			})
+			if step == "" && try != 0 {
+				return usagef(cmd, "--try is for a step; name it with --step")
+			}
+			return a.onAttempt(args[0],
+				func(ctx context.Context, engine *attempt.Engine, t board.Target) (err error) {
+					of := attempt.TailArgs{Target: t, Limit: &n, Raw: &a.raw}
+					if step != "" {
+						of.ExecutionID, err = agentOf(ctx, engine, *t.AttemptID, step, try)
+					}
+					if err != nil {
+						return err
+					}
+					return a.tail(ctx, engine, of, follow)
+				})
 		},
 	})
+	cmd.Flags().StringVar(&step, "step", "", "`id` of a step of a run, such as fix or fix[3]")
+	cmd.Flags().IntVar(&try, "try", 0, "`number` of the step's agent, from 1 (default: the last one)")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the attempt ends")
 	cmd.Flags().BoolVar(&a.raw, "raw", false, "print each byte as the agent wrote it")
 	cmd.Flags().IntVarP(&n, "lines", "n", attempt.DefaultTail, "`number` of the agent's last lines to begin with")
 	return cmd
 }
 
-func (a *app) tail(ctx context.Context, engine *attempt.Engine, t board.Target, n int, follow bool) error {
-	r, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: t, Limit: &n, Raw: &a.raw})
+// agentOf returns the execution of a step's agent in a run: the try-th from 1 on or, for 0, the last one.
+func agentOf(ctx context.Context, engine *attempt.Engine, run, step string, try int) (*string, error) {
+	r, err := engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: run})
+	if err != nil {
+		return nil, err
+	}
+	steps := xslices.Map(r.Steps, func(x board.RunStep) string { return x.StepID })
+	all := slices.DeleteFunc(r.Steps, func(x board.RunStep) bool { return x.StepID != step })
+	if len(all) == 0 {
+		return nil, fmt.Errorf("step %q had no agent%s", step, nearest(step, steps))
+	}
+	if try < 0 || try > len(all) {
+		return nil, fmt.Errorf("step %q had %s", step, count(len(all), "agent"))
+	}
+	return &all[cmp.Or(try, len(all))-1].ExecutionID, nil
+}
+
+func (a *app) tail(ctx context.Context, engine *attempt.Engine, of attempt.TailArgs, follow bool) error {
+	of.Newest = of.ExecutionID != nil
+	r, err := engine.TailAttempt(ctx, atTerminal, of)
 	if err == nil {
 		err = a.printMessages(r)
 	}
@@ -397,13 +381,14 @@ func (a *app) tail(ctx context.Context, engine *attempt.Engine, t board.Target, 
 		return err
 	}
 	if follow {
-		if r.State.Open() {
-			engine.ServeOnly(*t.AttemptID)
+		if r.State.Open() && of.ExecutionID == nil {
+			engine.ServeOnly(*of.AttemptID)
 		}
-		return a.follow(ctx, engine, *t.AttemptID, r.NextIndex)
+		of.AfterIndex = &r.NextIndex
+		return a.follow(ctx, engine, of)
 	}
 	if len(r.Messages)+len(r.Entries) == 0 {
-		fmt.Fprintf(a.err, "deepwork: the attempt is %s, and its agent has written nothing\n", r.State.Words())
+		fmt.Fprintf(a.err, "deepwork: it is %s, and its agent has written nothing\n", r.State.Words())
 	}
 	return nil
 }

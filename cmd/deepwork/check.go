@@ -19,6 +19,7 @@ import (
 	"deepwork/cmd/deepwork/validate"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/contain"
 	"deepwork/session/remote"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
@@ -67,6 +68,36 @@ renamed, so that the next command begins an empty one. No server may run.`,
 	})
 	cmd.Flags().BoolVar(&aside, "set-aside", false, "rename a damaged database, and say where it is")
 	return cmd
+}
+
+// containCommand has what concerns containment.
+func (a *app) containCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "contain",
+		Short: "See whether programs can be contained on this machine",
+	}, &cobra.Command{
+		Use:   "check",
+		Short: "Try to contain a program, and say what it gets or why that fails",
+		Long: `Contain a program that does nothing, by bubblewrap, in the way that is meant for
+agents: with an empty home, no network and none of your files. Print what such a
+program gets or, if it cannot be contained here, why not and what to do.
+
+This version only tries it: agents run with all your rights.
+
+Exit 0: programs can be contained. Exit 1: they cannot.`,
+		Example: `  deepwork contain check`,
+		Args:    argumentCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			plan, err := contain.Check(cmd.Context())
+			if err != nil {
+				return err
+			}
+			a.out.Prose(fmt.Sprintf("Programs can be contained here, by bubblewrap %s (%s). Such a program gets:",
+				plan.Version, plan.Bwrap))
+			a.out.Pairs(plan.Describe())
+			return nil
+		},
+	})
 }
 
 // setAside renames the project's database if it is damaged.

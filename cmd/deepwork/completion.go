@@ -27,9 +27,9 @@ func (a *app) offer(root *cobra.Command) {
 			"done,board start": a.onBoard(onTheBoard, "task"),
 		"board tail,board send,board stop,board diff,board comment,board path,board open,board merge,board " +
 			"rebase,board push,board target": a.onBoard(onTheBoard, "attempt run task"),
-		"run resume,run status,run stop": a.onBoard(onTheBoard, "run"),
-		"jobs show":                      a.onJobs(offerJob),
-		"run":                            a.onJobs(offerWorkflows),
+		"run resume,run status,run stop,run tail": a.onBoard(onTheBoard, "run"),
+		"jobs show": a.onJobs(offerJob),
+		"run":       a.onJobs(offerWorkflows),
 	} {
 		for path := range strings.SplitSeq(commands, ",") {
 			cmd, _, err := root.Find(strings.Fields(path))

@@ -30,6 +30,7 @@ var opensItself = map[string]string{
 	"session/state/paths.go":            "opens the folder of exports as a root, and others by durable what is in it",
 	"session/store/local/inuse_unix.go": "opens the database in the state folder",
 	"transport/web/tokens.go":           "reads a file that the user names",
+	"session/contain/plan.go":           "settings of the kernel",
 }
 
 // writesOnly reports whether an argument opens a file for writing alone.

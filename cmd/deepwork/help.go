@@ -149,7 +149,7 @@ func (a *app) printTopic(cmd *cobra.Command, name string) error {
 
 	topic, near := docs.Find(name)
 	if topic == nil {
-		hint := "'deepwork help topics' lists the topics"
+		hint := "'deepwork help topics' lists the topics" + didYouMean(cmd.Root(), name)
 		if near != nil {
 			hint = "did you mean " + strings.Join(near[:min(len(near), 5)], ", ") + "?"
 		}

@@ -51,7 +51,7 @@ const tasksCommand = "deepwork board tasks"
 var (
 	taskIDs    = idKind{"a task", tasksCommand, 36, "task", func(r related) string { return r.task }}
 	attemptIDs = idKind{"an attempt", tasksCommand, 36, "attempt run", func(r related) string { return r.attempt }}
-	runIDs     = idKind{"a run", "deepwork run status", 36, "run", func(r related) string { return r.run }}
+	runIDs     = idKind{"a run", "deepwork run list", 36, "run", func(r related) string { return r.run }}
 	sessionIDs = idKind{"a session", "deepwork sessions list", 36, "session", func(r related) string {
 		return r.session
 	}}

@@ -31,9 +31,9 @@ func (a *app) jobsCommand() *cobra.Command {
 		Use:   "jobs",
 		Short: "List the jobs with their workflows and steps",
 		Long: `Print a tree of the jobs that a server of this project offers: their workflows,
-the steps of each in order, what each step delivers, and what is wrong with the
-jobs that cannot be loaded. With --library it lists ready-made jobs and scripts, which
-'deepwork jobs add' copies into the project.`,
+the steps of each in order, what each step delivers, its checks and reviews, and what
+is wrong with the jobs that cannot be loaded. With --library it lists ready-made jobs
+and scripts, which 'deepwork jobs add' copies into the project.`,
 		Example: `  deepwork jobs
   deepwork jobs --library`,
 		Args: unknownCommand,
@@ -211,7 +211,7 @@ func (a *app) printJob(root string, j *job.Job) {
 	}
 }
 
-// delivers describes a step's outputs and reviews: `-> a.md, b.md (files, optional), 1 review`.
+// delivers describes a step's outputs, checks and reviews: `-> a.md, b.md (files, optional), 1 check (go), 1 review`.
 func delivers(s *job.Step) string {
 	if s.Call != nil {
 		return "-> its outputs"
@@ -235,6 +235,11 @@ func delivers(s *job.Step) string {
 	arrow := "no outputs"
 	if len(outputs) > 0 {
 		arrow = "-> " + strings.Join(outputs, ", ")
+	}
+	checks := slices.DeleteFunc(slices.Clone(s.Checks), func(c job.StepCheck) bool { return c.Ends })
+	if n := len(checks); n > 0 {
+		names := xslices.Map(checks, func(c job.StepCheck) string { return c.Name })
+		arrow += fmt.Sprintf(", %s (%s)", count(n, "check"), inline(strings.Join(names, ", ")))
 	}
 	if n := len(s.Reviews); n > 0 {
 		arrow += ", " + count(n, "review")
@@ -316,8 +321,9 @@ func (a *app) showJob(ctx context.Context, jobs *catalog.Catalog, name string) e
 		return a.showSteps(&part, preview)
 	}
 	if step == nil {
-		return fmt.Errorf("job %s has no step or workflow %q; there are the steps %s", j.Name, stepID,
-			strings.Join(xslices.Map(j.Steps, func(x job.Step) string { return x.Ref() }), ", "))
+		all := xslices.Map(j.Steps, func(x job.Step) string { return x.Ref() })
+		return fmt.Errorf("job %s has no step or workflow %q; there are the steps %s%s", j.Name, stepID,
+			strings.Join(all, ", "), nearest(stepID, all))
 	}
 	info, err := preview(step)
 	if err != nil {
@@ -341,8 +347,8 @@ func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 	if len(snapshot.Jobs) == 0 {
 		return nil, fmt.Errorf("there is no job %q: no jobs were found; make an example with 'deepwork init'", name)
 	}
-	return nil, fmt.Errorf("there is no job %q; there are %s", name,
-		strings.Join(xslices.Map(snapshot.Jobs, func(j *job.Job) string { return j.Name }), ", "))
+	all := xslices.Map(snapshot.Jobs, func(j *job.Job) string { return j.Name })
+	return nil, fmt.Errorf("there is no job %q; there are %s%s", name, strings.Join(all, ", "), nearest(name, all))
 }
 
 // showSteps prints every step of a job, even if the instructions of one cannot be read.

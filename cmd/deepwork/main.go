@@ -49,6 +49,7 @@ import (
 	"deepwork/actor/process"
 	"deepwork/actor/telemetry"
 	"deepwork/actor/xslices"
+	"deepwork/catalog/jsontext"
 	_ "deepwork/cmd/deepwork/early"
 	"deepwork/session"
 	"deepwork/session/show"
@@ -144,6 +145,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work, and
 		a.boardCommand(),
 		a.storeCommand(),
 		a.onStore(a.checkCommand()),
+		a.containCommand(),
 		a.schemaCommand(),
 		a.hookCommand(),
 		a.tokenCommand(),
@@ -231,6 +233,14 @@ func didYouMean(cmd *cobra.Command, word string) string {
 	return ""
 }
 
+// nearest names the one of some words that another word is like, "" if none is.
+func nearest(word string, all []string) string {
+	if near := jsontext.Nearest(word, all); near != "" {
+		return ", did you mean " + near + "?"
+	}
+	return ""
+}
+
 // group makes cmd a command that only has subcommands.
 func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(subs...)
@@ -267,6 +277,7 @@ var flagForms = map[string]string{
 	"bool":     "true or false",
 	"int":      "a whole number",
 	"float64":  "a number such as 2.5",
+	"time":     "a date such as 2026-11-30, or 2026-11-30T08:00:00Z",
 	"duration": "a time such as 90s, 90m or 2h",
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor/process"
 	"deepwork/actor/wait"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -84,6 +85,9 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 				if err != nil {
 					return runRefused(cmd, "starting the run", err)
 				}
+				if p, err := oneProject(ctx, engine, ""); err == nil && r.Branch != nil {
+					a.unseen(ctx, engine, p.ProjectID)
+				}
 				return a.lead(ctx, engine, r, detach)
 			})
 		},
@@ -93,7 +97,8 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 	onInputs(cmd, &given.Inputs)
 	cmd.Flags().BoolVar(&worktree, "worktree", false, "work in a git worktree (default in a git repository)")
 	onDetach(cmd, &detach)
-	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runStopCommand(), a.runLeaderCommand())
+	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runStopCommand(), a.runLeaderCommand(),
+		a.runListCommand(), a.onBoardStore(a.boardTailCommand()))
 	return cmd
 }
 
@@ -229,13 +234,15 @@ func (a *app) runStatusCommand() *cobra.Command {
 		Use:   "status [ID]",
 		Short: "Show a run, or list all of them",
 		Long: `Show a run: its state, and for each step how long its agents ran, what they cost, and
-their last line of output. Without an id, list the runs, newest first.` + runIDs.help(),
+their last line of output. Without an id, list the runs, as 'deepwork run list' does.` + runIDs.help(),
 		Example: `  deepwork run status
   deepwork run status latest`,
 		Args: argumentCount(0, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.withBoard(true, a.printRuns)
+				return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
+					return a.printHistory(ctx, engine, task.HistoryQuery{Kind: task.HistoryRun, Limit: 1000})
+				})
 			}
 			return a.onRun(true, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) error {
 				return a.withEngine(ctx, true, nil, func(sessions *workflow.Engine) error {
@@ -279,36 +286,58 @@ func (a *app) runStopCommand() *cobra.Command {
 	}))
 }
 
-// A listedRun is a run in the list, as --json prints it.
-type listedRun struct {
-	RunID     string      `json:"run_id"`
-	State     board.State `json:"state"`
-	Workflow  string      `json:"workflow"` // JOB/WORKFLOW
-	Goal      string      `json:"goal"`
-	Branch    *string     `json:"branch"`
-	CreatedAt string      `json:"created_at"` // RFC 3339 in UTC
+func (a *app) runListCommand() *cobra.Command {
+	q := task.HistoryQuery{Kind: task.HistoryRun, Limit: 100}
+	cmd := a.onBoardStore(a.onProject("print them as JSON, with the totals", &cobra.Command{
+		Use:        "list",
+		SuggestFor: []string{"ls", "history"},
+		Short:      "List the runs, or what else has run, and add them up",
+		Long: `List the runs or, with --kind, the sessions or the attempts, the newest first, and the
+totals of all that the flags select: how many of those of a workflow that have ended are
+complete without a check or a review that failed, how long the median one took, and what
+all have cost, as far as that is known.`,
+		Example: `  deepwork run list --since 2026-11-30 --state stopped
+  deepwork run list --kind session --job release_notes`,
+		Args: argumentCount(0, 0, ""),
+		RunE: func(*cobra.Command, []string) error {
+			q.Job, q.Workflow, _ = strings.Cut(q.Job, "/")
+			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
+				return a.printHistory(ctx, engine, q)
+			})
+		},
+	}))
+	for name, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+		cmd.Flags().TimeVar(at, name, time.Time{}, []string{time.DateOnly, time.RFC3339},
+			"only those started "+name+" this `DATE`, in UTC")
+	}
+	argumentFlags(cmd, &q, "kind", "state", "job", "limit")
+	return cmd
 }
 
-func (a *app) printRuns(ctx context.Context, engine *attempt.Engine) error {
-	runs, err := engine.Runs(ctx, atTerminal)
+// printHistory lists what a query selects, with the totals.
+func (a *app) printHistory(ctx context.Context, engine *attempt.Engine, q task.HistoryQuery) error {
+	records, _, err := engine.View(ctx, atTerminal)
 	if err != nil {
-		return fmt.Errorf("listing the runs: %w", err)
+		return err
+	}
+	rows, err := records.History(ctx, q)
+	totals, failed := records.HistoryTotals(ctx, q)
+	if err = errors.Join(err, failed); err != nil {
+		return board.Fault("listing what has run", err)
 	}
 
-	listed, cells := []listedRun{}, [][]string{}
-	for _, r := range runs {
-		listed = append(listed, listedRun{r.RunID, r.State, r.Workflow, r.Goal, r.Branch, r.CreatedAt})
-		cells = append(cells, []string{r.RunID[:shortID], r.State.Words(), r.Workflow, sinceText(r.CreatedAt), r.Goal})
+	var cells [][]string
+	for i := range rows {
+		r := &rows[i]
+		r.Status = cmp.Or(r.Status, string(engine.StateOf(&r.Situation)))
+		cells = append(cells, []string{board.Short(r.ID), board.State(r.Status).Words(),
+			strings.Trim(r.Job+"/"+r.Workflow, "/"), show.Since(r.StartedAt), r.Title})
 	}
-	switch {
-	case a.json:
-		return a.printJSON(listed)
-	case len(listed) == 0:
-		fmt.Fprintln(a.out, "There are no runs.")
-	default:
-		a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATE", State: true}, {Title: "WORKFLOW", Least: 12},
-			{Title: "AGE"}, {Title: "GOAL", Least: 20}}, cells)
+	if a.json {
+		return a.printJSON(map[string]any{"runs": board.NonNil(rows), "totals": totals})
 	}
-
+	a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATE", State: true}, {Title: "WORKFLOW", Least: 12},
+		{Title: "AGE"}, {Title: "GOAL", Least: 20}}, cells)
+	fmt.Fprintln(a.out, show.Totals(totals))
 	return nil
 }

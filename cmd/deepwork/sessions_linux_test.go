@@ -243,6 +243,9 @@ func TestALongReviewIsPaged(t *testing.T) {
 		testkit.True(t, !strings.Contains(got, "\x1b[2J") && !strings.Contains(got, "\u202e"), "%s: %s", file, got)
 		testkit.True(t, strings.Contains(got, "PAGED") == paged && strings.Contains(got, `the \u202eend`) == paged,
 			"%s: %s", file, got)
+		// beside the content, and again where the answer is typed
+		_, asked, _ := strings.Cut(got, `the \u202eend`)
+		testkit.Equal(t, strings.Contains(asked, "question:"), paged, "%s: %s", file, got)
 	}
 }
 

@@ -323,15 +323,19 @@ func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere stri
 		}
 		return ""
 	})}
-	page.out.Fields(9, "session", fmt.Sprintf("%s (%s)", h.SessionID, h.Workflow), "goal", h.Goal, "step", h.Step,
-		"place", elsewhere)
-	if h.About != "" {
-		page.out.Field(9, "question", "How is it to go on? "+h.About)
-	} else {
+	ask := func(a *app) {
+		a.out.Fields(9, "session", fmt.Sprintf("%s (%s)", h.SessionID, h.Workflow), "goal", h.Goal, "step", h.Step,
+			"place", elsewhere)
+		if h.About != "" {
+			a.out.Field(9, "question", "How is it to go on? "+h.About)
+		}
 		for _, r := range h.Reviews {
-			page.criteria("question", r)
+			if h.About == "" {
+				a.criteria("question", r)
+			}
 		}
 	}
+	ask(page)
 	page.out.Field(9, "notes", h.Notes)
 	for _, f := range h.Files {
 		name := f.Full
@@ -359,7 +363,9 @@ func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere stri
 		page.line("(%s is no longer handed in.)", show.Inline(name))
 	}
 
-	a.out.Page(ctx, text.String())
+	if a.out.Page(ctx, text.String()) {
+		ask(a) // beside the answer, too
+	}
 }
 
 // readBoth reads a session's state and its info.

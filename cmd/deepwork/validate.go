@@ -24,9 +24,9 @@ func (a *app) validateCommand() *cobra.Command {
 folder in .deepwork/jobs; without them it is the project's .deepwork/jobs and .deepwork/config.yml. Errors and ` +
 			`warnings are
 printed one per line as file:line:col: message; your own config is not checked. A
-folder without a job.yml is a warning, and so is a reviewer, executor or source whose
-program is not installed here, or an executor that is not defined. The exit code is 1
-if there is an error; warnings do not count.
+folder without a job.yml is a warning, and so is a check, reviewer, executor or source
+whose program is not installed here, or an executor that is not defined. The exit code
+is 1 if there is an error; warnings do not count.
 
 With --watch it goes on until interrupted, and prints again what an edit changed.`,
 		Example: `  deepwork validate

@@ -277,9 +277,9 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 		a.add(in, begun, t.said, t.ret, &t.reply)
 		of, _ := ofItem(in.Step)
 		if whole && len(unsure) > 0 && in.Tool == "finished_step" && (of == personStep || of == "") &&
-			t.said != personAwaited && !isRefusal(t.said) {
+			!isRefusal(t.said) {
 			before := in
-			before.Tool = handIn // and then somebody decided
+			before.Tool = handIn // and then somebody decided, or handed in something else
 			a.add(before, begun, lostReply, t.ret, nil)
 		}
 	case t.kind == gone:

@@ -302,7 +302,7 @@ const (
 )
 
 // handIn is the tool of what a finished_step's lost calls may have done before the last one: put outputs before a
-// person, who then decided.
+// person, in place of others that were decided about, perhaps.
 const handIn = "hand in"
 
 // decided is the reply to a person whose decision was recorded.

@@ -231,6 +231,18 @@ func (s *State) setProgress(changed ...*StepProgress) {
 	s.StepProgress = m
 }
 
+// FailedTries returns how many tries of the session's steps have failed, with those that were withdrawn.
+func (s *State) FailedTries() (n int) {
+	all := s.StepProgress
+	for _, w := range s.History {
+		all = append(slices.Clip(all), w.Progress...)
+	}
+	for _, p := range all {
+		n += p.Value.FailedChecks + p.Value.FailedTries()
+	}
+	return n
+}
+
 // Done reports whether the step was finished. p may be nil.
 func (p *StepProgress) Done() bool { return p != nil && p.CompletedAt != nil }
 

@@ -281,6 +281,7 @@ func RowOf(row store.Session, s *machine.State) store.Session {
 	row.Definition = s.Definition.Hash
 	row.Waiting = waitingOf(s)
 	row.Branch = s.Branch()
+	row.FailedTries = s.FailedTries()
 	if s.Pinned != nil {
 		row.Pinned = s.Pinned.Definition.Hash
 	}

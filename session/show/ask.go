@@ -66,8 +66,9 @@ func terminal() (in, out *os.File, err error) {
 	return in, out, nil
 }
 
-// Page prints a text, through $PAGER or else less, if it is longer than the terminal.
-func (s *Screen) Page(ctx context.Context, text string) {
+// Page prints a text, through $PAGER or else less, if it is longer than the terminal, and reports whether it did so
+// through a pager. What less has shown stays on the screen, as with git.
+func (s *Screen) Page(ctx context.Context, text string) (paged bool) {
 	_, lines, ok := TerminalSize(s.to)
 	words, err := config.SplitCommand(cmp.Or(strings.TrimSpace(s.getenv("PAGER")), "less"))
 	if ok && err == nil && strings.Count(text, "\n") >= lines {
@@ -76,11 +77,15 @@ func (s *Screen) Page(ctx context.Context, text string) {
 		pager.Stdin = strings.NewReader(Plain(text))
 		pager.Stdout = s.to
 		pager.Stderr = s.to
+		if s.getenv("LESS") == "" {
+			pager.Env = append(os.Environ(), "LESS=FRX")
+		}
 		if pager.Run() == nil {
-			return
+			return true
 		}
 	}
 	s.styled(Plain(text))
+	return false
 }
 
 // Edit lets the user edit a file at the terminal, with $VISUAL, $EDITOR or else vi.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"deepwork/catalog/task"
 	"deepwork/session"
 )
 
@@ -178,6 +179,18 @@ func Ago(t time.Time) string {
 		return session.Ago(d) + " ago"
 	}
 	return "just now"
+}
+
+// Totals sums up in one line what has run.
+func Totals(t task.HistoryTotals) string {
+	text := fmt.Sprintf("%d in all, %d of %d passed at the first try", t.Runs, t.FirstTry, t.Judged)
+	if t.Seconds != nil {
+		text += ", median " + (time.Duration(*t.Seconds * float64(time.Second))).Round(time.Second).String()
+	}
+	if t.USD != nil {
+		text += fmt.Sprintf(", %.2f USD", *t.USD)
+	}
+	return text
 }
 
 // drawn is the line that Draw last showed at this process's terminal, until it is removed.

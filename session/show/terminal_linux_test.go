@@ -29,8 +29,8 @@ func atTheTerminal(t *testing.T) {
 	fmt.Printf("answer %q\n", testkit.Get(Ask("Name? ")).Must(t))
 	fmt.Printf("text %q\n", testkit.Get(AskText("Why? ")).Must(t))
 	s.Draw("paging")
-	s.Page(t.Context(), "a\nb\nc\n") // fits
-	s.Page(t.Context(), "a\nb\nc\nd\n")
+	testkit.Equal(t, s.Page(t.Context(), "a\nb\nc\n"), false) // fits
+	testkit.Equal(t, s.Page(t.Context(), "a\nb\nc\nd\n"), true)
 	s.Fail("deepwork", "no such job")
 	s.Judge("9 jobs: ", true, "well")
 	s.Judge("9 jobs, 8 of which have no steps: ", false, "not well")
@@ -43,7 +43,7 @@ func atTheTerminal(t *testing.T) {
 		return map[string]string{"TERM": "dumb", "PAGER": "false", "VISUAL": "false", "EDITOR": "true"}[name]
 	})
 	dumb.Draw("not at a dumb terminal")
-	dumb.Page(context.Background(), "a\nb\nc\nd\n") // the pager failed
+	testkit.Equal(t, dumb.Page(context.Background(), "a\nb\nc\nd\n"), false) // the pager failed
 	testkit.Fails(t, dumb.Edit(t.Context(), path), "with false (set EDITOR to use another program)")
 	dumb.Judge("9 jobs: ", true, "well")
 	testkit.True(t, s.Draws(), "what a dumb terminal shows")
@@ -72,7 +72,8 @@ func TestATerminal(t *testing.T) {
 	side := testkit.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)).Must(t)
 	testkit.Get(terminal.WriteString("typed before\n")).Must(t)
 	c := exec.Command(os.Args[0], "-test.run=^TestATerminal$")
-	c.Env = append(os.Environ(), "AT_TERMINAL=1", "TERM=xterm", "NO_COLOR=", `PAGER=sh -c "echo paged; cat"`, "VISUAL=",
+	c.Env = append(os.Environ(), "AT_TERMINAL=1", "TERM=xterm", "NO_COLOR=", "LESS=", "VISUAL=",
+		`PAGER=sh -c "echo paged with $LESS; cat"`,
 		`EDITOR=sh -c 'echo edited >> "$0"'`)
 	c.Stdin, c.Stdout, c.Stderr = side, side, side
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -97,6 +97,9 @@ type View interface {
 	// History returns a page of everything that has run: the project's own sessions that the caller sees, and
 	// the attempts and runs of its tasks. A page costs the same however many there are.
 	History(ctx context.Context, q task.HistoryQuery) ([]task.HistoryRow, error)
+	// HistoryTotals adds up what History would list on all pages of a query, whose Before, AfterID and Limit
+	// it ignores.
+	HistoryTotals(ctx context.Context, q task.HistoryQuery) (task.HistoryTotals, error)
 	// WorkedOn returns the ids of the attempts of tasks that are inprogress or inreview, newest first, at
 	// most task.MaxAttention.
 	WorkedOn(ctx context.Context) ([]string, error)

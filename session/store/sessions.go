@@ -66,8 +66,10 @@ type Session struct {
 	Pinned     string // the hash of the definition that it began with
 	Waiting    string // JSON: what may wait for a person; "" if nothing does
 	Branch     string // the git branch that is made for it, which no other active session has; "" if none is
-	StartedAt  time.Time
-	UpdatedAt  time.Time
+	// FailedTries is how many tries of its steps' checks and reviews have failed, with those that were withdrawn.
+	FailedTries int
+	StartedAt   time.Time
+	UpdatedAt   time.Time
 }
 
 // PlaceOf returns the place that last moved the session, or nil in a store of one machine.

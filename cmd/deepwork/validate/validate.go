@@ -396,27 +396,37 @@ func executorsOf(root string, c *config.Config) (known []config.Executor, whole 
 	return executors.Merge(own.Over(c).Executors), err == nil
 }
 
-// missingAgents adds a warning to a job for each step whose executor is undefined or not installed on this machine.
-// Executors that the config defines are warned of there.
+// missingAgents adds a warning to a job for each check whose program is not on this machine, and for each step whose
+// executor is undefined or not installed. Executors that the config defines are warned of there.
 func missingAgents(root string, c *config.Config, checks []*Check) {
 	known, whole := executorsOf(root, c)
 	for _, checked := range checks {
 		for i := 0; checked.job != nil && i < len(checked.job.Steps); i++ {
+			for k, c := range checked.job.Steps[i].Checks {
+				dir, err := trust.CheckDir(root, &c)
+				if why := missing(dir, c.Run); err == nil && why != "" {
+					checked.warn(fmt.Sprintf("the check's program %q is not found here (%s); install it, or correct "+
+						"the command", c.Run[0], why), "steps", i, "checks", k, "run")
+				}
+			}
 			name, variant, _ := strings.Cut(checked.job.Steps[i].Executor, ":")
 			if name == "" {
 				continue
 			}
 			recipe, err := executors.Resolve(known, name, variant)
 			if err != nil && whole {
-				checked.Diagnostics = append(checked.Diagnostics,
-					checked.job.ExecutorWarning(i, checked.File, undefined(err)))
+				checked.warn(undefined(err), "steps", i, "executor")
 			} else if why := missing(root, recipe.Command); why != "" && !defines(c, name) {
-				checked.Diagnostics = append(checked.Diagnostics, checked.job.ExecutorWarning(i, checked.File,
-					fmt.Sprintf("the program %q of executor %s is not installed here (%s); install it, or name "+
-						"another executor", recipe.Command[0], name, why)))
+				checked.warn(fmt.Sprintf("the program %q of executor %s is not installed here (%s); install it, or "+
+					"name another executor", recipe.Command[0], name, why), "steps", i, "executor")
 			}
 		}
 	}
+}
+
+// warn adds a warning about the value at a path in the job's file.
+func (c *Check) warn(message string, path ...any) {
+	c.Diagnostics = append(c.Diagnostics, c.job.Warning(c.File, message, path...))
 }
 
 // undefined says why the executor that a file names cannot be used.

@@ -53,14 +53,16 @@ func (j *journal) paths() []string {
 // A record is the journal's entry for one worktree.
 type record struct {
 	Tree
-	Common string     `json:"git_dir"` // the git folder of the repository
-	Path   string     `json:"-"`       // in the folder of the attempt, with this name
-	madeAt int64      // of the journal
-	Branch string     `json:"branch"`
-	Base   string     `json:"base"`
-	Folder string     `json:"folder,omitempty"` // in the worktree, that of Repo in the repository; "" means its top
-	Begun  bool       `json:"begun"`            // something of it may exist
-	Since  *mergeBase `json:"since,omitempty"`  // where work began after the last merge; nil means never merged
+	Common string `json:"git_dir"` // the git folder of the repository
+	Path   string `json:"-"`       // in the folder of the attempt, with this name
+	madeAt int64  // of the journal
+	Branch string `json:"branch"`
+	Base   string `json:"base"`
+	Folder string `json:"folder,omitempty"` // in the worktree, that of Repo in the repository; "" means its top
+	Begun  bool   `json:"begun"`            // something of it may exist
+	// the private git folder of a contained agent; nil means none
+	Private *private   `json:"private,omitempty"`
+	Since   *mergeBase `json:"since,omitempty"` // where work began after the last merge; nil means never merged
 }
 
 func (k *Keeper) journalPath(attempt string) string {

@@ -77,6 +77,9 @@ func (k *Keeper) remove(
 			}
 		}
 
+		if err := k.takeAll(ctx, j, ""); err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrNotKept, err)
+		}
 		if out, discarded, err = k.keepAll(ctx, j, force); err != nil {
 			return nil, nil, err
 		}
@@ -114,6 +117,9 @@ func (k *Keeper) drop(ctx context.Context, j *journal) error {
 		k.atPoint("renamed")
 	}
 
+	if err := os.RemoveAll(filepath.Join(k.journal, "contained", j.Attempt)); err != nil {
+		return fmt.Errorf("removing the private git folders of its agents: %w", err)
+	}
 	for _, e := range j.Trees {
 		if !e.Begun || !isDir(e.Common) {
 			continue
@@ -226,7 +232,7 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 	}
 	isKnown := known != nil && known(j.attemptID())
 	if isKnown && !isThere(k.removalPath(attempt)) {
-		return nil, nil
+		return nil, k.takeAll(ctx, j, "")
 	}
 	kept, _, err := k.remove(ctx, j, false, func() bool { return false })
 	if err != nil {

@@ -30,6 +30,14 @@ func (k *Keeper) view(ctx context.Context, path, base, target string) (v *view, 
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(j.Trees, func(e *record) bool { return e.Path == path && e.Private != nil }) {
+		if err = k.locked(ctx, j.Attempt, func(now *journal) error {
+			j = now
+			return k.takeAll(ctx, now, path)
+		}); err != nil {
+			return nil, err
+		}
+	}
 	if v, err = j.view(ctx, path); err != nil {
 		return nil, err
 	}
@@ -106,6 +114,9 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 
 	if inUse != nil && inUse() {
 		return ErrInUse
+	}
+	if err := k.takeAll(ctx, j, path); err != nil {
+		return err
 	}
 	b, err := j.view(ctx, path)
 	if errors.Is(err, ErrNoWorktree) {
@@ -213,6 +224,10 @@ func (b *view) finished() error {
 	if operation := b.operation(); operation != "" {
 		return fmt.Errorf("%w: %s, which this undoes: git -C %s %s", ErrUnfinished, operation, session.InShell(b.Path),
 			ending(operation))
+	}
+	if b.Private != nil && b.Private.Operation != "" {
+		return fmt.Errorf("%w: a %s, which its contained agent has begun: have it finished or undone by a follow-up",
+			ErrUnfinished, b.Private.Operation)
 	}
 	return nil
 }

@@ -384,7 +384,7 @@ func byID(ctx context.Context, v store.View, r row) map[string]func() error {
 
 // others are the other methods of a View; TestLists and TestHistory are about those that depend on the caller.
 var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "CreateRun", "FindRequest",
-	"BranchTaken", "VisibleBranches", "Attention", "Work", "WorkedOn", "History"}
+	"BranchTaken", "VisibleBranches", "Attention", "Work", "WorkedOn", "History", "HistoryTotals"}
 
 // made makes a task of a caller, with an attempt that has ended and one that waits.
 func made(t *testing.T, b board, p task.Project, who session.Caller) row {

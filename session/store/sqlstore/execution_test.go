@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -324,6 +325,74 @@ func TestHistory(t *testing.T) {
 	has(owner, task.HistoryQuery{Text: "more"}, "Sell MORE")
 	has(owner, task.HistoryQuery{Identity: "ann"}, "ann's", "of ann")
 	has(session.Caller{Owner: true}, task.HistoryQuery{Identity: "bob"})
+}
+
+// Totals are of all that a query selects, whatever its page; a time selects what was started from then, or before it.
+func TestHistoryTotals(t *testing.T) {
+	b, c, p := newBoard(t)
+	start := c.at
+	chat := func(id, status string, failed int, took time.Duration) {
+		c.forward(time.Minute)
+		w := newSession(id)
+		w.StartedAt, w.UpdatedAt = c.at.UTC(), c.at.UTC()
+		again := moved(w, func(w *store.SessionWrite) { w.FailedTries = failed })
+		write(t, b.db.Sessions(), w, again, moved(again, func(w *store.SessionWrite) {
+			w.Status, w.UpdatedAt = status, w.StartedAt.Add(took)
+		}))
+	}
+	chat("0000000a", "completed", 0, time.Minute)
+	chat("0000000b", "completed", 2, 2*time.Minute)
+	chat("0000000c", "aborted", 0, 3*time.Minute)
+	chat("0000000d", "active", 3, 0)
+	c.forward(time.Hour)
+	later := c.at
+	attempt := func(workflow *string, took time.Duration) *task.Attempt {
+		s := testkit.Get(b.For(owner).CreateTask(t.Context(), task.NewTask{
+			ProjectID:    p.ID,
+			Title:        "a task",
+			JobName:      workflow,
+			WorkflowName: workflow,
+		}, task.Request{})).Must(t)
+		a := try(t, b, s)
+		x := claimed(t, b, 1000)
+		testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "SCRIPTED", time.Time{})))
+		c.forward(took)
+		end(t, b, x, task.Ending{State: task.Completed, Usage: &task.Usage{MicroUSD: new(int64(250_000))}})
+		return a
+	}
+	attempt(nil, 10*time.Minute)
+	of := newSession("0000000e")
+	of.AttemptID, of.Status, of.FailedTries = attempt(new("alpha"), 20*time.Minute).ID, "completed", 1
+	write(t, b.db.Sessions(), of)
+
+	totals := func(runs, judged, first int, seconds, usd *float64) task.HistoryTotals {
+		return task.HistoryTotals{Runs: runs, Judged: judged, FirstTry: first, Seconds: seconds, USD: usd}
+	}
+	for _, x := range []struct {
+		who  session.Caller
+		q    task.HistoryQuery
+		want task.HistoryTotals
+	}{
+		{owner, task.HistoryQuery{}, totals(6, 4, 1, new(180.0), new(0.5))},
+		{owner, task.HistoryQuery{Limit: 1, Before: start}, totals(6, 4, 1, new(180.0), new(0.5))},
+		{owner, task.HistoryQuery{Until: later}, totals(4, 3, 1, new(120.0), nil)},
+		{owner, task.HistoryQuery{Since: later}, totals(2, 1, 0, new(900.0), new(0.5))},
+		{owner, task.HistoryQuery{Since: c.at.Add(time.Hour)}, task.HistoryTotals{}},
+		{owner, task.HistoryQuery{State: task.HistoryDone, Job: "alpha"}, totals(3, 3, 1, new(120.0), new(0.25))},
+		{owner, task.HistoryQuery{State: task.HistoryOpen}, task.HistoryTotals{Runs: 1}},
+		{ann, task.HistoryQuery{}, task.HistoryTotals{}},
+	} {
+		got := testkit.Get(b.For(x.who).HistoryTotals(t.Context(), x.q)).Must(t)
+		if got.Seconds != nil {
+			*got.Seconds = math.Round(*got.Seconds)
+		}
+		testkit.Same(t, got, x.want, fmt.Sprintf("%+v", x.q))
+	}
+	failed := []int{}
+	for _, r := range testkit.Get(b.For(owner).History(t.Context(), task.HistoryQuery{Limit: 9})).Must(t) {
+		failed = append(failed, r.FailedTries)
+	}
+	equal(t, "failed tries of each", failed, []int{1, 0, 3, 0, 2, 0})
 }
 
 // Comments wait until a follow-up that has them runs: each is in one; a queued one that is dropped gives its

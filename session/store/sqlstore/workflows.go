@@ -27,10 +27,10 @@ const (
 	// moveSession is the compare-and-swap on which all transitions rely. keepStatus is the same for most of
 	// them: SQLite writes each index on a column that is set, even to the same value.
 	keepStatus = `UPDATE workflow_sessions SET revision = ?, step = ?, moved_by = ?, machine_id = ?, machine = ?, ` +
-		`place = ?, definition = ?, updated_at = ?, frame = ?
+		`place = ?, definition = ?, failed_tries = ?, updated_at = ?, frame = ?
 		WHERE id = ? AND revision = ? AND status = ? AND waiting = ?`
 	moveSession = `UPDATE workflow_sessions SET revision = ?, step = ?, status = ?, moved_by = ?, machine_id = ?, ` +
-		`machine = ?, place = ?, definition = ?, waiting = ?, updated_at = ?, frame = ?
+		`machine = ?, place = ?, definition = ?, waiting = ?, failed_tries = ?, updated_at = ?, frame = ?
 		WHERE id = ? AND revision = ?`
 	putParts   = `INSERT INTO session_parts (session_id, kind, key, position, body) VALUES (?, ?, ?, ?, ?)`
 	onePart    = `, (?, ?, ?, ?, ?)`
@@ -82,9 +82,9 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 	if s.Before < 0 {
 		t.mustChange(store.ErrExists, addSession, append(Values(&s.Session), s.Frame)...)
 	} else if t.Exec(keepStatus, s.Revision, s.Step, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Definition,
-		task.FormatTime(s.UpdatedAt), s.Frame, s.ID, s.Before, s.Status, s.Waiting) == 0 {
+		s.FailedTries, task.FormatTime(s.UpdatedAt), s.Frame, s.ID, s.Before, s.Status, s.Waiting) == 0 {
 		t.mustChange(errNotWritten, moveSession, s.Revision, s.Step, s.Status, s.MovedBy, s.MachineID, s.Machine,
-			s.Place, s.Definition, s.Waiting,
+			s.Place, s.Definition, s.Waiting, s.FailedTries,
 			task.FormatTime(s.UpdatedAt), s.Frame, s.ID, s.Before)
 	}
 	for _, w := range s.EndWork {

@@ -374,6 +374,7 @@ CREATE TABLE workflow_sessions_all (
 	pinned     string NOT NULL,
 	waiting    string NOT NULL,
 	branch     string NOT NULL,
+	failed_tries bigint NOT NULL,
 	started_at string NOT NULL,
 	updated_at string NOT NULL,
 	frame      string NOT NULL,
@@ -506,14 +507,14 @@ BEGIN
 	FOR m IN 1 .. array_length(ids, 1) LOOP
 		CONTINUE WHEN mine IS NULL OR NOT ids[m] = ANY (mine);
 		before := befores[m];
-		s := sessions[22*m-21 : 22*m];
+		s := sessions[23*m-22 : 23*m];
 		o := options[4*m-3 : 4*m];
 		IF before < 0 THEN
 			INSERT INTO @workflow_sessions_all VALUES (project, s[1], s[2]::bigint, s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11], s[12],
-				s[13], s[14], s[15], s[16], s[17], s[18], s[19], s[20], s[21], s[22]) ON CONFLICT DO NOTHING;
+				s[13], s[14], s[15], s[16], s[17], s[18], s[19], s[20]::bigint, s[21], s[22], s[23]) ON CONFLICT DO NOTHING;
 		ELSE
 			UPDATE @workflow_sessions_all w SET revision = s[2]::bigint, step = s[7], status = s[8], moved_by = s[11], machine_id = s[13],
-				machine = s[14], place = s[15], definition = s[16], waiting = s[18], updated_at = s[21], frame = s[22]
+				machine = s[14], place = s[15], definition = s[16], waiting = s[18], failed_tries = s[20]::bigint, updated_at = s[22], frame = s[23]
 				WHERE w.scope = project AND w.id = s[1] AND w.revision = before;
 		END IF;
 		written[m] := FOUND;

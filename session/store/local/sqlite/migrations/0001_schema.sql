@@ -311,6 +311,7 @@ CREATE TABLE workflow_sessions (
 	pinned     TEXT NOT NULL,    -- that with which it began
 	waiting    TEXT NOT NULL,    -- what may wait for a person, JSON; '': nothing
 	branch     TEXT NOT NULL,    -- the git branch that is made for it; '': none is
+	failed_tries INTEGER NOT NULL, -- of its steps' checks and reviews, with those that were withdrawn
 	started_at TEXT NOT NULL,
 	updated_at TEXT NOT NULL,
 	frame      TEXT NOT NULL     -- the state without its lists, JSON

@@ -1,0 +1,184 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/actor/process"
+	"deepwork/actor/testkit"
+	"deepwork/session/contain"
+)
+
+// needContain skips a test where nothing can be contained, or fails it where that must work.
+func needContain(t *testing.T) {
+	t.Helper()
+	_, err := contain.Check(context.Background())
+	if _, ok := errors.AsType[*contain.Unavailable](err); ok && os.Getenv("DEEPWORK_TEST_CONTAIN_REQUIRED") == "" {
+		t.Skip(err)
+	}
+	must(t, err)
+}
+
+// A jail is a worktree in which a contained agent works.
+type jail struct {
+	t    *testing.T
+	k    *Keeper
+	repo string
+	path string
+	plan *contain.Plan
+}
+
+func newJail(t *testing.T) *jail {
+	needContain(t)
+	j := &jail{t: t, repo: newRepo(t), k: New(Options{Dir: filepath.Join(t.TempDir(), "worktrees")})}
+	made := testkit.Get(j.k.Create(t.Context(), "a", "work", []Tree{{RepoID: "r", Name: "repo", Repo: j.repo,
+		TargetBranch: "main"}}, nil)).Must(t)
+	j.path = made[0].Path
+	return j
+}
+
+// start begins another agent.
+func (j *jail) start() {
+	j.t.Helper()
+	j.plan = testkit.Get(contain.New(j.path)).Must(j.t)
+	must(j.t, j.k.Contain(j.t.Context(), j.plan, j.path))
+}
+
+// try runs a script as the agent does.
+func (j *jail) try(script string) (string, error) {
+	spec := process.Spec{Command: []string{"/bin/sh", "-ec", script}}
+	r, err := j.plan.Run(j.t.Context(), spec, func(contain.Refusal) {})
+	return string(r.Stdout) + r.Stderr, err
+}
+
+func (j *jail) run(script string) string {
+	j.t.Helper()
+	out, err := j.try(script)
+	testkit.Need(j.t, err == nil, "%s: %v\n%s", script, err, out)
+	return out
+}
+
+// What scripts begin with: three commits, and two branches that contradict each other.
+const (
+	commits  = "for i in 1 2 3; do echo $i >f; git add f; git commit -qm $i; done; "
+	conflict = "git switch -qc other; echo x >a.txt; git commit -qam one; git switch -q work; " +
+		"echo y >a.txt; git commit -qam two; "
+)
+
+// What people do with git works in a contained worktree, and leaves the repository alone until it is taken out.
+func TestGitWorksContained(t *testing.T) {
+	for name, script := range map[string]string{
+		"commit": "echo x >f; git add f; git commit -qm one; git log --oneline | grep -q one",
+		"amend":  commits + "git commit -q --amend -m two; git log --oneline | grep -q two",
+		"stash":  "echo x >>a.txt; git stash -q; git diff --quiet; git stash pop -q; ! git diff --quiet",
+		"switch": "git switch -qc other; git switch -q work; git branch -D other",
+		"rebase": "echo x >f; git add f; git commit -qm one; git rebase -q main; git log --oneline main..",
+		"interactive": commits + "GIT_SEQUENCE_EDITOR='sed -i 3,4s/pick/squash/' GIT_EDITOR=true " +
+			"git rebase -qi main; test $(git rev-list --count main..) = 2",
+		"merge": "git switch -qc other; " + commits + "git switch -q work; git merge -q --no-ff -m m other",
+		"cherry-pick after a conflict": conflict + "! git cherry-pick other; echo z >a.txt; " +
+			"git add a.txt; GIT_EDITOR=true git cherry-pick --continue",
+		"cherry-pick undone": conflict + "! git cherry-pick other; git cherry-pick --abort",
+		"revert":             "echo x >>a.txt; git commit -qam one; git revert --no-edit HEAD",
+		"tag":                "git tag t; git tag -am x u; git tag -d t; git tag | grep -q u",
+		"branches":           "git branch -m main2; git branch -m work; git branch x main; git branch -d x",
+		"config":             "git config user.name A; git config user.name | grep -q A",
+		"bisect": commits + "git bisect start HEAD main; git bisect run grep -q 2 f || true; " +
+			"git bisect reset",
+		"notes": "git notes add -m n; git notes show | grep -q n",
+		"worktree": "git worktree add -q --detach /tmp/other main; git -C /tmp/other status --short; " +
+			"git worktree remove /tmp/other",
+		"pack-refs": "git pack-refs --all; git rev-parse main",
+		"gc":        commits + "git gc -q; git fsck --no-progress; test $(git rev-list --count main..) = 3",
+		"log":       "git log --all --graph --stat; git blame a.txt; git diff main; git show; git reflog",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJail(t)
+			before := gitIn(t, j.repo, "rev-parse", "main")
+			j.start()
+			j.run(script)
+			want := strings.TrimSpace(j.run("git rev-parse HEAD"))
+			must(t, j.k.Take(t.Context(), j.path))
+			testkit.Equal(t, strings.TrimSpace(gitIn(t, j.path, "rev-parse", "HEAD")), want, "HEAD outside")
+			testkit.Equal(t, gitIn(t, j.repo, "rev-parse", "main"), before, "main")
+			gitIn(t, j.repo, "fsck", "--strict")
+			j.start()
+			testkit.Equal(t, strings.TrimSpace(j.run("git rev-parse HEAD")), want, "HEAD of a follow-up")
+			j.run("git status --short")
+		})
+	}
+}
+
+// What an agent leaves beside its branch is kept, and a branch on which it goes on is found by the next one.
+func TestWhatALeftAgentHasIsKept(t *testing.T) {
+	j := newJail(t)
+	j.start()
+	j.run("echo s >>a.txt; git stash -q; echo t >>a.txt; git stash -q; git switch -qc side; " +
+		"echo x >f; git add f; git commit -qm side; git switch -q --detach; echo y >f; git commit -qam detached")
+	head := strings.TrimSpace(j.run("git rev-parse HEAD"))
+	must(t, j.k.Take(t.Context(), j.path))
+	refs := gitIn(t, j.repo, "for-each-ref", "--format=%(refname)", "refs/deepwork/attempt/a")
+	for _, want := range []string{"heads/side", "detached", "stashes/0", "stashes/1"} {
+		testkit.Contains(t, refs+"\n", "refs/deepwork/attempt/a/"+want+"\n")
+	}
+	st := testkit.Get(j.k.Status(t.Context(), j.path, "", "main")).Must(t)
+	testkit.Contains(t, st.Elsewhere, head[:12])
+	j.start()
+	j.run("git rev-parse side; git log --oneline side | grep -q side")
+}
+
+// An agent cannot make the repository have other content than what its names say.
+func TestPoisonedObjectsStayInside(t *testing.T) {
+	j := newJail(t)
+	blob := strings.TrimSpace(gitIn(t, j.repo, "rev-parse", "main:a.txt"))
+	j.start()
+	j.run(`evil=$(echo evil | git hash-object -w --stdin); dir=$(git rev-parse --git-common-dir)/objects
+		mkdir -p $dir/` + blob[:2] + `
+		cp $dir/$(echo $evil | cut -c1-2)/$(echo $evil | cut -c3-) $dir/` + blob[:2] + "/" + blob[2:] + `
+		git config core.fsmonitor /bin/false; git config core.alternateRefsCommand 'touch /tmp/x'
+		git config alias.rev-parse '!false'
+		echo z >new; git add new; git commit -qm new || true`)
+	err := j.k.Take(t.Context(), j.path)
+	testkit.Equal(t, gitIn(t, j.repo, "show", "main:a.txt"), "one\ntwo", "main (%v)", err)
+	gitIn(t, j.repo, "fsck", "--strict")
+	gitIn(t, j.repo, "checkout", "-q", "main")
+}
+
+// A branch that somebody has moved meanwhile stays where it is, and the agent's commits are kept.
+func TestABranchThatWasMovedStays(t *testing.T) {
+	j := newJail(t)
+	j.start()
+	j.run("echo x >f; git add f; git commit -qm one")
+	other := strings.TrimSpace(gitIn(t, j.repo, "commit-tree", "-p", "main", "-m", "other", "main^{tree}"))
+	gitIn(t, j.repo, "update-ref", "refs/heads/work", other)
+	testkit.FailsWith(t, j.k.Take(t.Context(), j.path), ErrMoved)
+	testkit.Equal(t, strings.TrimSpace(gitIn(t, j.repo, "rev-parse", "work")), other, "the branch")
+	gitIn(t, j.repo, "log", "-1", "refs/deepwork/attempt/a/heads/work")
+
+	merged := strings.TrimSpace(gitIn(t, j.repo, "commit-tree", "-p", "work", "-p",
+		"refs/deepwork/attempt/a/heads/work", "-m", "both", "main^{tree}"))
+	gitIn(t, j.repo, "update-ref", "refs/heads/work", merged)
+	must(t, j.k.Take(t.Context(), j.path))
+	testkit.Equal(t, strings.TrimSpace(gitIn(t, j.repo, "rev-parse", "work")), merged, "the branch")
+}
+
+// An operation that an agent has begun is kept for the next one, and refuses a merge.
+func TestAnOperationInProgressIsKept(t *testing.T) {
+	j := newJail(t)
+	j.start()
+	j.run(conflict + "! git rebase other")
+	must(t, j.k.Take(t.Context(), j.path))
+	_, err := j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WayMerge})
+	testkit.FailsWith(t, err, ErrUnfinished)
+	testkit.Fails(t, err, "follow-up")
+	j.start()
+	j.run("git rebase --abort; git log -1 --format=%s | grep -q two")
+	must(t, j.k.Take(t.Context(), j.path))
+	testkit.Get(j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WayMerge})).Must(t)
+	testkit.Contains(t, gitIn(t, j.repo, "log", "--format=%s", "main"), "two")
+}
