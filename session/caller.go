@@ -94,6 +94,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 // to override the review that stopped it.
 type AwaitingStep struct {
 	SessionID, Step, Goal string
+	AttemptID             string // in whose workspace the session is; "" for one of the project
 	Review                bool
 	Rounds                bool // its rounds are used up: the person says how to go on
 	Since                 time.Time

@@ -15,7 +15,8 @@ import (
 	"deepwork/transport/web"
 )
 
-// ListenProjects opens the address of a page that lists projects, with the pages of each below a path; see web.Listen.
+// ListenProjects opens the address of a page with what needs a person in all projects, with the pages of each below a
+// path; see web.Listen.
 // o.Secret is required: it lets one browser in.
 func ListenProjects(ctx context.Context, logger *slog.Logger, c page.Chooser, o web.Options) (*web.Server, error) {
 	settings := config.Default().HTTP
@@ -28,12 +29,13 @@ func ListenProjects(ctx context.Context, logger *slog.Logger, c page.Chooser, o 
 		Pages: func(l *web.Login) (http.Handler, error) {
 			l.Key = []byte(rand.Text()) // a login ends with the process
 			site, err := page.New(page.Options{
-				Chooser: &c,
-				Help:    c.Help,
-				Version: c.Version,
-				Callers: l,
-				Key:     l.Key,
-				Logger:  logger,
+				Chooser:  &c,
+				ReadOnly: o.ReadOnly,
+				Help:     c.Help,
+				Version:  c.Version,
+				Callers:  l,
+				Key:      l.Key,
+				Logger:   logger,
 			})
 			if err != nil {
 				return nil, fmt.Errorf("making the page: %w", err)

@@ -110,6 +110,7 @@ type Task struct {
 	Labels       []string        // single words, sorted
 	Priority     Priority
 	DependsOn    []string // ids of tasks of its project that must be done before it starts, sorted
+	CallerGroup  string   // whose members see and change it; "" means none
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }
@@ -165,9 +166,10 @@ type TaskChange struct {
 	Labels                []string
 	Priority              *Priority
 	DependsOn             []string
+	Group                 *string // of callers, to which it is given; "" gives it back to the owner
 }
 
-// Apply applies the change to t, except for DependsOn, and checks the result.
+// Apply applies the change to t, except for DependsOn and Group, and checks the result.
 func (c TaskChange) Apply(t *Task) error {
 	if c.Title != nil {
 		t.Title = *c.Title

@@ -40,24 +40,35 @@ func (a *app) argumentOrStdin(argument, what string) (string, error) {
 
 func (a *app) boardEditCommand() *cobra.Command {
 	var change board.UpdateTaskArgs
+	var group string
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "edit ID",
-		Short: "Change the title and the description of a task",
+		Short: "Change the title, the description and the group of a task",
 		Long: `Change the title and the description of a task. At a terminal, without flags, they are
 edited in $VISUAL or $EDITOR: the first line is the title. With - as TEXT the
-description is read from stdin. An agent that is already at work isn't told.` + taskIDs.help(),
+description is read from stdin. An agent that is already at work isn't told.
+
+--group gives the task, with its attempts, to a group of tokens ('deepwork token new
+--group'): its members see and change it, and agents that work on it see what the group
+sees. --group "" takes it back: then only you see it.` + taskIDs.help(),
 		Example: `  deepwork board edit 3f2a
   deepwork board edit 3f2a --title "Fix the login on Mondays"
-  deepwork board edit latest --description - <task.md`,
+  deepwork board edit latest --description - <task.md
+  deepwork board edit 3f2a --group web`,
 		Args: taskArgument,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if _, _, ok := show.TerminalSize(a.in); !ok && change.Title == nil && change.Description == nil {
-				return usagef(cmd, "--title or --description is missing; without a terminal there is no editor")
+			if cmd.Flags().Changed("group") {
+				change.Group = &group
+			}
+			edits := change.Title == nil && change.Description == nil && change.Group == nil
+			if _, _, ok := show.TerminalSize(a.in); !ok && edits {
+				return usagef(cmd, "--title, --description or --group is missing; without a terminal there is no "+
+					"editor")
 			}
 			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
 				file := ""
 				change.TaskID = t.TaskID
-				if change.Title == nil && change.Description == nil {
+				if edits {
 					file, err = a.editTask(t, &change)
 				} else if change.Description != nil {
 					*change.Description, err = a.argumentOrStdin(*change.Description, "description")
@@ -79,6 +90,7 @@ description is read from stdin. An agent that is already at work isn't told.` + 
 		},
 	})
 	argumentFlags(cmd, &change, "title", "description")
+	cmd.Flags().StringVar(&group, "group", "", "`name` of the group of tokens to which it is given; \"\" takes it back")
 	return cmd
 }
 

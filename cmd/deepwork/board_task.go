@@ -92,7 +92,8 @@ func (a *app) printTask(t *board.Task) {
 		}
 		a.fields("depends on", text)
 	}
-	a.fields("created", agoText(t.CreatedAt), "changed", agoText(t.UpdatedAt), "project", board.Short(t.ProjectID))
+	a.fields("group", t.Group, "created", agoText(t.CreatedAt), "changed", agoText(t.UpdatedAt), "project",
+		board.Short(t.ProjectID))
 }
 
 func (a *app) printAttempt(r *attempt.AttemptReply) {

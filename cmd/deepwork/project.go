@@ -285,8 +285,15 @@ func (a *app) openEngine(
 		return nil, nil, err
 	}
 
+	a.traced(ctx, root, a.logger())
+	return a.engineOf(ctx, folder, reads, jobs)
+}
+
+// engineOf is openEngine for the project with this state.
+func (a *app) engineOf(
+	ctx context.Context, folder *state.Folder, reads bool, jobs *catalog.Catalog,
+) (engine *workflow.Engine, done func() error, err error) {
 	logger := a.logger()
-	a.traced(ctx, root, logger)
 	stores, err := a.stores(ctx, folder, reads, logger)
 	if err != nil {
 		return nil, nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"deepwork/session/run"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
+	"deepwork/transport/page"
 )
 
 // The exit codes of deepwork run, beside those of every command.
@@ -97,8 +99,8 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 	onInputs(cmd, &given.Inputs)
 	cmd.Flags().BoolVar(&worktree, "worktree", false, "work in a git worktree (default in a git repository)")
 	onDetach(cmd, &detach)
-	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runStopCommand(), a.runLeaderCommand(),
-		a.runListCommand(), a.onBoardStore(a.boardTailCommand()))
+	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runExportCommand(), a.runStopCommand(),
+		a.runLeaderCommand(), a.runListCommand(), a.onBoardStore(a.boardTailCommand()))
 	return cmd
 }
 
@@ -230,15 +232,24 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 }
 
 func (a *app) runStatusCommand() *cobra.Command {
-	return a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
+	var items string
+	cmd := a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
 		Use:   "status [ID]",
 		Short: "Show a run, or list all of them",
 		Long: `Show a run: its state, and for each step how long its agents ran, what they cost, and
-their last line of output. Without an id, list the runs, as 'deepwork run list' does.` + runIDs.help(),
+their last line of output. Of steps that are done for each item of a list, it shows how
+far the items are, and ten that are not done; --items shows all of them, or those in a
+state. Without an id, list the runs, as 'deepwork run list' does.` + runIDs.help(),
 		Example: `  deepwork run status
-  deepwork run status latest`,
+  deepwork run status latest
+  deepwork run status latest --items failed`,
 		Args: argumentCount(0, 1, "the id of a run"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all := append([]board.State{"all"}, run.ItemStates...)
+			if items != "" && (len(args) == 0 || !slices.Contains(all, board.State(items))) {
+				return usagef(cmd, "--items %s: expected the id of a run, and one of %s", items,
+					strings.Trim(fmt.Sprint(all), "[]"))
+			}
 			if len(args) == 0 {
 				return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
 					return a.printHistory(ctx, engine, task.HistoryQuery{Kind: task.HistoryRun, Limit: 1000})
@@ -250,12 +261,84 @@ their last line of output. Without an id, list the runs, as 'deepwork run list' 
 					if a.json {
 						return a.printJSON(v.RunReply)
 					}
-					a.printRun(ctx, engine, v)
+					a.printRun(ctx, engine, v, items)
 					return nil
 				})
 			})
 		},
 	}))
+	cmd.Flags().StringVar(&items, "items", "", "show the items in a `state`, such as failed, or all of them")
+	cmd.MarkFlagsMutuallyExclusive("items", "json")
+	return cmd
+}
+
+// maxItems is how many items are shown of which the command line does not ask for.
+const maxItems = 10
+
+// printSteps prints the steps of a run with their agents, and items: those in a state, all, or "" for those that are
+// not done.
+func (a *app) printSteps(v *run.View, items string) {
+	var rows [][]string
+	v.Tree.Rows(func(s *run.Step, depth int) {
+		name := strings.Repeat("> ", depth) + s.ID
+		executor := ""
+		cost := ""
+		if len(s.Agents) > 1 {
+			name += fmt.Sprintf(" (%d agents)", len(s.Agents))
+		}
+		if x := s.Agent(); x != nil {
+			executor = x.Executor
+		}
+		if s.USD != nil {
+			cost = fmt.Sprintf("%.2f USD", *s.USD)
+		}
+		rows = append(rows, []string{name, executor, s.State.Words(), ranFor(s), cost, a.stepNote(s)})
+		if s.List == nil {
+			return
+		}
+		for n, i := range s.List.Find(strings.TrimPrefix(items, "all"), "") {
+			if items != "" || n < maxItems && i.State != board.Completed {
+				name := fmt.Sprintf("%s> %d %s", strings.Repeat("> ", depth), i.Number, show.OneLine(i.Value, 80))
+				rows = append(rows, []string{name, "", i.State.Words(), "", "", i.Said})
+			}
+		}
+	})
+	if len(rows) > 0 {
+		fmt.Fprintln(a.out)
+		a.out.Table([]show.Column{{Title: "STEP", Least: 12}, {Title: "AGENT", Least: 8, Optional: true}, {
+			Title: "STATE",
+			State: true,
+		}, {Title: "TIME", Optional: true}, {Title: "COST", Optional: true}, {Title: "LAST", Least: 20, Below: true}},
+			rows)
+		fmt.Fprintln(a.out)
+	}
+}
+
+func (a *app) runExportCommand() *cobra.Command {
+	var files bool
+	cmd := a.onBoardStore(a.onProject("", &cobra.Command{
+		Use:   "export ID",
+		Short: "Print a run as one HTML file, to hand on",
+		Long: `Print a run as one HTML file: its goal, its steps with their verdicts and evidence, and its
+diff. It has no scripts, and loads nothing. With --files it has the content of outputs, too:
+read it before you hand it on.` + runIDs.help(),
+		Example: `  deepwork run export latest > run.html
+  deepwork run export 3f2a --files > run.html`,
+		Args: runArgument,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, _, ok := show.TerminalSize(a.rawOut); ok {
+				return usagef(cmd, "stdout is a terminal; send the file elsewhere, with > run.html")
+			}
+			return a.onRun(true, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) error {
+				return a.withEngine(ctx, true, nil, func(sessions *workflow.Engine) error {
+					v := run.Look(ctx, r, sessions, run.LastSaid(ctx, engine, atTerminal, r))
+					return page.Export(ctx, a.rawOut, engine, atTerminal, v, files)
+				})
+			})
+		},
+	}))
+	cmd.Flags().BoolVar(&files, "files", false, "with the content of outputs, as it is now")
+	return cmd
 }
 
 func (a *app) runStopCommand() *cobra.Command {

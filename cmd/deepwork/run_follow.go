@@ -15,7 +15,6 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/run"
-	"deepwork/session/show"
 	"deepwork/session/why"
 	"deepwork/transport"
 )
@@ -410,47 +409,20 @@ func (v *runLines) event(e runEvent) {
 }
 
 // printRun prints a run with its steps.
-func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View) {
+func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View, items string) {
 	a.fields("run", board.Short(v.RunID), "workflow", v.Workflow, "goal", v.Goal)
 	a.printInputs(v.Inputs)
 	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt), "trace",
 		cmp.Or(v.Trace.URL, v.Trace.ID))
-	a.printSteps(v)
+	a.printSteps(v, items)
 	a.printOutcome(ctx, engine, v.RunReply)
-}
-
-// printSteps prints the steps of a run with their agents.
-func (a *app) printSteps(v *run.View) {
-	var rows [][]string
-	v.Tree.Each(func(s *run.Step, depth int) {
-		name := strings.Repeat("> ", depth) + s.ID
-		executor := ""
-		cost := ""
-		if len(s.Agents) > 1 {
-			name += fmt.Sprintf(" (%d agents)", len(s.Agents))
-		}
-		if x := s.Agent(); x != nil {
-			executor = x.Executor
-		}
-		if s.USD != nil {
-			cost = fmt.Sprintf("%.2f USD", *s.USD)
-		}
-		rows = append(rows, []string{name, executor, s.State.Words(), ranFor(s), cost, a.stepNote(s)})
-	})
-	if len(rows) > 0 {
-		fmt.Fprintln(a.out)
-		a.out.Table([]show.Column{{Title: "STEP", Least: 12}, {Title: "AGENT", Least: 8, Optional: true}, {
-			Title: "STATE",
-			State: true,
-		}, {Title: "TIME", Optional: true}, {Title: "COST", Optional: true}, {Title: "LAST", Least: 20, Below: true}},
-			rows)
-		fmt.Fprintln(a.out)
-	}
 }
 
 // stepNote says what a step waits for, or returns the last line of its agent's message or error.
 func (a *app) stepNote(s *run.Step) string {
 	switch {
+	case s.List != nil:
+		return s.List.Summary()
 	case s.State == board.WaitingForYou:
 		return a.onPath(session.AwaitingStep{SessionID: s.SessionID, Step: s.ID, Review: true}.Command())
 	case s.Until != nil:

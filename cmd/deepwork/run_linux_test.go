@@ -218,6 +218,54 @@ func TestRunForms(t *testing.T) {
 	p.clean()
 }
 
+// The items of a run are listed with their states, also while it runs: one that gets no more agents has failed.
+func TestRunStatusOfItems(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 8}\n",
+		runJob("NAME", "list, {for_each: text, steps: [port, look], at_once: 3}", "list", "port outputs: {}",
+			"look outputs: {}"))
+	p.plan(`list write list.md ["a.go",{"file":"b.go"},"c.go","d.go"]`, "list finish", "port[0] await go",
+		`port[0] call finished_step {"outputs":{}}`, "look[1] exit 3")
+	r := p.begin()
+	eventually(t, func() (bool, any) { return len(p.begun("look[1]")) > 0, &r.out })
+	plan := func() string { return fmt.Sprint(p.status().Plan) }
+	eventually(t, func() (bool, any) {
+		return strings.Contains(plan(), "look[1] failed") && strings.Contains(plan(), "look[3] completed"), plan()
+	})
+	status := func(args string) string {
+		t.Helper()
+		out, code := p.sh("deepwork run status " + args)
+		testkit.Equal(t, code, 0, "%s", out)
+		return out
+	}
+	const summary = "4 items, 3 at once: 2 completed, 1 running, 1 failed"
+	for args, want := range map[string]string{
+		"latest": "1 a.go running, 2 {\"file\":\"b.go\"} failed",
+		"latest --items all": "1 a.go running, 2 {\"file\":\"b.go\"} failed, 3 c.go completed, " +
+			"4 d.go completed",
+		"latest --items failed":      "2 {\"file\":\"b.go\"} failed",
+		"latest --items interrupted": "",
+	} {
+		out := status(args)
+		testkit.Contains(t, out, summary)
+		var items []string
+		for _, m := range regexp.MustCompile(`(?m)^> (\d \S+) +- +(\w+)`).FindAllStringSubmatch(out, -1) {
+			items = append(items, m[1]+" "+m[2])
+		}
+		testkit.Equal(t, strings.Join(slices.Sorted(slices.Values(items)), ", "), want, "%s\n%s", args, out)
+		testkit.True(t, strings.Contains(out, "exit code 3") == strings.Contains(out, "b.go"), "%s", out)
+	}
+	for _, args := range []string{"latest --items broken", "--items failed"} {
+		out, code := p.sh("deepwork run status " + args)
+		testkit.True(t, code == 2 && strings.Contains(out, "one of all waiting_for_you failed "), "%d: %s", code, out)
+	}
+
+	p.touch("go")
+	r.exits(1)
+	testkit.Contains(t, status("latest --items failed"), "4 items, 3 at once: 3 completed, 1 failed")
+	p.clean()
+}
+
 // At a terminal a line that moves shows how far the run is, which steps run, for how long, and what their agent said
 // last, below the lines about its steps; it fits the terminal, and is gone at the end.
 func TestRunAtATerminal(t *testing.T) {

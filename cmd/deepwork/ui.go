@@ -22,6 +22,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/actor/process"
 	"deepwork/cmd/deepwork/docs"
+	"deepwork/session/board"
 	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/transport"
@@ -55,8 +56,8 @@ If deepwork ui runs there already, the URL that this one prints is of that. If a
 no other is taken: end that program, or give --port. To look from another machine, forward the port under the
 same number: ssh -L 8765:127.0.0.1:8765 HOST deepwork ui --port 8765
 
-Outside of a project it lists your projects, at any port, and serves the pages of those you choose, too. A
-project whose folder isn't the current one: --path DIR.
+Outside of a project it shows what needs you in all of your projects, at any port, and serves the pages of
+those you choose, too. A project whose folder isn't the current one: --path DIR.
 
 serve --transport http has the same pages at /.`,
 		Example: `  deepwork ui
@@ -100,7 +101,7 @@ func (a *app) ui(f uiFlags) (err error) {
 
 	ctx, stop := interruptible(context.Background(), 0)
 	defer stop()
-	u := &ui{app: a, flags: f, logger: logger, chosen: map[string]http.Handler{}}
+	u := &ui{app: a, flags: f, logger: logger, chosen: map[string]http.Handler{}, watched: map[string]*board.Board{}}
 	defer func() { err = errors.Join(err, u.close()) }()
 
 	var pages *web.Server
@@ -114,6 +115,7 @@ func (a *app) ui(f uiFlags) (err error) {
 		pages, err = transport.ListenProjects(ctx, logger, page.Chooser{
 			Here:    here,
 			List:    state.Projects,
+			Watch:   u.watch,
 			Open:    u.project,
 			Help:    docs.Files,
 			Version: readBuild().Version,
@@ -187,6 +189,8 @@ type ui struct {
 	mu      sync.Mutex
 	chosen  map[string]http.Handler // the pages of projects, by their folders
 	servers []*transport.Server
+	watched map[string]*board.Board // by the folders of their projects
+	done    []func() error          // for each of these
 }
 
 // project returns the pages of a project, which it opens if they are chosen for the first time.
@@ -207,6 +211,38 @@ func (u *ui) project(root string, callers *web.Login) (http.Handler, error) {
 		u.chosen[root] = pages
 	}
 	return pages, err
+}
+
+// watch returns the board of a project, or nil while it has no database. At the first call it opens the board as a
+// command does: nothing is started or taken over.
+func (u *ui) watch(root string) (*board.Board, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if b := u.watched[root]; b != nil {
+		return b, nil
+	}
+
+	folder, err := state.Find(root)
+	if err != nil {
+		return nil, err
+	}
+	engine, done, err := u.engineOf(context.Background(), folder, false, nil)
+	if err != nil {
+		return nil, err
+	}
+	if !engine.Stores.Database.Exists() {
+		return nil, done()
+	}
+	b := board.New(board.Options{
+		Root:   folder.Root,
+		State:  folder,
+		Config: approvedConfig(folder, slog.New(slog.DiscardHandler)).Current,
+		Logger: u.logger,
+		Stores: engine.Stores,
+		Steps:  engine.Awaiting,
+	})
+	u.watched[root], u.done = b, append(u.done, done)
+	return b, nil
 }
 
 // place sets where the pages of a project are served: at the port that was given, or at the project's own. At any free
@@ -319,6 +355,9 @@ func (u *ui) close() (err error) {
 	}
 	for _, server := range u.servers {
 		err = errors.Join(err, closeServer(server, u.logger, closeTimeout))
+	}
+	for _, done := range u.done {
+		err = errors.Join(err, done())
 	}
 	return err
 }

@@ -205,9 +205,9 @@ func TestWhatIsPrinted(t *testing.T) {
 				}},
 			{{ID: "three", State: board.WaitingForYou, SessionID: "0a1b2c3d", Last: "Look"},
 				{ID: "four", State: board.WaitingForLimit, Until: &until, Last: "Look"}},
-		}}})
+		}}}, "")
 	})
-	say("a run without steps", func() { a.printSteps(&run.View{}) })
+	say("a run without steps", func() { a.printSteps(&run.View{}, "") })
 	for _, e := range []runEvent{
 		{Event: "step_started", StepID: new("one"), Executor: "CODER"},
 		{

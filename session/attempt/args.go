@@ -19,6 +19,7 @@ type StartArgs struct {
 	Prompt    *string    `json:"prompt" arg:"More instructions" max:"100000"`
 	Wait      bool       `json:"wait,omitempty" arg:"Reply when it has ended"`
 	RequestID *string    `json:"request_id" arg:"Any text, for retries"`
+	Budget    *board.Run `json:"-"` // the limits of a run, for people; nil means none
 }
 
 // RepoArgs name a repository of an attempt and the branch that it starts from.

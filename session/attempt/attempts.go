@@ -231,6 +231,7 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 	r.Behind = s.Behind
 	r.ChangedCount = len(s.Changed)
 	r.Merging = s.Merging
+	r.Resolved = s.Resolved
 	r.Conflicts = board.NonNil(s.Conflicts)
 	r.Loose = s.Loose
 	r.Elsewhere = s.Elsewhere

@@ -182,7 +182,7 @@ func (e *Engine) startTask(
 		return err
 	}
 	if t.Lead == task.ServerLeads {
-		if a.Run, err = e.runOfTask(ctx, &t.Task, nil); err != nil {
+		if a.Run, err = e.runOfTask(ctx, &t.Task, nil, nil); err != nil {
 			return err
 		}
 	}

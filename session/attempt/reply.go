@@ -138,11 +138,12 @@ type AttemptRepo struct {
 	// About the worktree, for people: whether it was made here and no longer exists, whether a merge is in
 	// progress, how many files are uncommitted, what is checked out instead of the attempt's branch, or "",
 	// and whether somebody merged its commits into the target by hand.
-	Gone      bool   `json:"-"`
-	Merging   bool   `json:"-"`
-	Loose     int    `json:"-"`
-	Elsewhere string `json:"-"`
-	ByHand    bool   `json:"-"`
+	Gone      bool     `json:"-"`
+	Merging   bool     `json:"-"`
+	Loose     int      `json:"-"`
+	Elsewhere string   `json:"-"`
+	ByHand    bool     `json:"-"`
+	Resolved  []string `json:"-"` // the files whose conflicts in the merge in progress are resolved
 }
 
 // Tags implements fieldtag.Tagger.

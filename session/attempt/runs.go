@@ -408,7 +408,9 @@ func (e *Engine) Interrupt(id string) bool {
 }
 
 // runOfTask returns the run for an attempt of a task that a server leads, in the form of the board.
-func (e *Engine) runOfTask(ctx context.Context, t *task.Task, more *string) (json.RawMessage, error) {
+func (e *Engine) runOfTask(
+	ctx context.Context, t *task.Task, more *string, budget *board.Run,
+) (json.RawMessage, error) {
 	wf, err := e.CheckWorkflow(ctx, t.JobName, t.WorkflowName)
 	if err != nil {
 		wf = nil // the run will stop, and say why
@@ -424,5 +426,8 @@ func (e *Engine) runOfTask(ctx context.Context, t *task.Task, more *string) (jso
 			goal += "\n\n" + strings.TrimSpace(*text)
 		}
 	}
-	return json.Marshal(board.Run{JobName: *t.JobName, WorkflowName: *t.WorkflowName, Goal: goal, Inputs: inputs})
+	run := *cmp.Or(budget, &board.Run{})
+	run.JobName, run.WorkflowName = *t.JobName, *t.WorkflowName
+	run.Goal, run.Inputs = goal, inputs
+	return json.Marshal(run)
 }

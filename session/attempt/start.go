@@ -87,9 +87,12 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 		return nil, err
 	}
 	if t.Lead == task.ServerLeads {
-		if made.Run, err = e.runOfTask(ctx, &t.Task, a.Prompt); err != nil {
+		if made.Run, err = e.runOfTask(ctx, &t.Task, a.Prompt, a.Budget); err != nil {
 			return nil, err
 		}
+	} else if a.Budget != nil {
+		return nil, session.NotNow(codes.InvalidArgument, "One agent does this task, and only runs have limits of "+
+			"their own. Leave them blank, or make a task that the server leads.")
 	}
 	kept, err := b.CreateAttempt(ctx, *made, first, request)
 	if err != nil {

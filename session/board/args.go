@@ -76,6 +76,8 @@ type UpdateTaskArgs struct {
 	Labels       []string `json:"labels,omitempty" arg:"All that it is to have" max:"10"`
 	Priority     *string  `json:"priority,omitempty" arg:"low, normal or high" enum:"low,normal,high"`
 	DependsOn    []string `json:"depends_on" arg:"UUIDs of tasks to be done first" max:"50"`
+
+	Group *string `json:"-"` // for the owner: the group of tokens to which it is given; "" takes it back
 }
 
 // Tags implements fieldtag.Tagger.

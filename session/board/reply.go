@@ -84,6 +84,7 @@ type Task struct {
 	LastAttemptFailed     bool        `json:"last_attempt_failed"`
 
 	LatestAttemptState *State `json:"-"` // of the newest attempt; nil without an attempt
+	Group              string `json:"-"` // the group of tokens whose members share it; "" means none
 }
 
 // Tags implements fieldtag.Tagger.

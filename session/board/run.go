@@ -33,7 +33,9 @@ type Run struct {
 	// SESSION/STEP.
 	Children map[string][]string `json:"children,omitempty"`
 	Waits    []RunWait           `json:"waits,omitempty"` // steps that wait, as far as the leader knows
-	End      *RunEnd             `json:"end,omitempty"`   // how the last leader ended; nil while one leads
+	// Failed are the steps that get no more agents unless the run is resumed, each as SESSION/STEP.
+	Failed []string `json:"failed,omitempty"`
+	End    *RunEnd  `json:"end,omitempty"` // how the last leader ended; nil while one leads
 }
 
 // A RunEnd says how a run ended, as far as its leader knows.

@@ -65,7 +65,7 @@ type PlanStep struct {
 func (PlanStep) Tags() map[string]string {
 	return map[string]string{
 		"SessionID": `jsonschema:"session of the run, or of a workflow nested in it, 8 hexadecimal characters"`,
-		"State": `jsonschema:"not_begun, queued, running, waiting_for_you, waiting, completed or, once its ` +
+		"State": `jsonschema:"not_begun, queued, running, waiting_for_you, waiting, dropped, completed or, once its ` +
 			`agent or the run has ended, paused, interrupted, failed or stopped"`,
 	}
 }

@@ -27,6 +27,7 @@ const (
 	Merged          State = "merged"
 
 	NotBegun State = "not_begun" // of steps only
+	Dropped  State = "dropped"   // of the steps of an item that a person has dropped
 )
 
 // States are the states of attempts and runs.

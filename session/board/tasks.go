@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -228,6 +229,15 @@ func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTask
 		}
 		change.Priority = &priority
 	}
+	if change.Group = trimmed(a.Group); change.Group != nil {
+		if !v.Who.Owner {
+			return nil, session.NotNow(codes.RightNeeded, "Only the owner of the board gives tasks to a group.")
+		}
+		if err := config.CheckGroup(*change.Group); err != nil && *change.Group != "" {
+			return nil, session.Wrong(codes.InvalidArgument, "The task is not given to a group: %v.", err).
+				With("argument", "group").With("value", Clip(*change.Group))
+		}
+	}
 	if change.JobName != nil || change.WorkflowName != nil || a.Inputs != nil {
 		was, err := v.Task(ctx, id)
 		if err != nil {
@@ -335,6 +345,7 @@ func (b *Board) taskReply(s *task.Summary) *Task {
 		LatestAttemptID:       s.LatestAttemptID,
 		LatestWorkspaceBranch: s.LatestWorkspaceBranch,
 		LatestAttemptState:    state,
+		Group:                 s.CallerGroup,
 		LatestSessionID:       s.LatestSessionID,
 		LatestSessionExecutor: s.LatestSessionExecutor,
 		Labels:                NonNil(s.Labels),

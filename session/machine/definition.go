@@ -144,7 +144,7 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 
 	d := Described{First: &infos[0]}
 	if index := def.Workflow.Find(entry[0]); forEach(def, index) != nil {
-		d.Others, d.Group = infos[1:], new(handOutItems(s.SessionID, s.items(def, index)))
+		d.Others, d.Group = infos[1:], new(handOutItems(s.SessionID, s.Items(def, index)))
 	} else if len(entry) > 1 {
 		infos[0].Instructions = withGroup(infos[0].Instructions, entry)
 		d.Others = infos[1:]

@@ -155,7 +155,7 @@ func (s *State) misnamed(def *Definition, id string) string {
 	step, _, _ := job.SplitItem(id)
 	if forEach(def, at) == nil {
 		return "the step is done once, and has no items"
-	} else if n := len(s.items(def, at)); n > 0 {
+	} else if n := len(s.Items(def, at)); n > 0 {
 		return fmt.Sprintf("'%s' is done for each of %s, counted from 0, as '%s'", step, Count(n, "item"),
 			job.Item(step, 0))
 	}

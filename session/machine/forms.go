@@ -100,7 +100,7 @@ func (s *State) skip(def *Definition, index int) int {
 		switch {
 		case f != nil && f.When != nil && s.leftOut(def, index):
 			_, index = wf.Span(f)
-		case f != nil && f.ForEach != nil && len(s.items(def, index)) == 0:
+		case f != nil && f.ForEach != nil && len(s.Items(def, index)) == 0:
 			index++
 		default:
 			return index
@@ -358,7 +358,7 @@ func (s *State) value(def *Definition, st *job.Step, name string) (v outputs.Val
 	index := def.Workflow.Find(st.ID)
 	if _, i, item := job.SplitItem(st.ID); item {
 		if name == job.ItemName {
-			return argument(s.itemInfo(def, st.ID)), true
+			return outputs.Value{Paths: []string{ItemText(s.itemInfo(def, st.ID).Value)}}, true
 		}
 		for _, id := range slices.Backward(def.Workflow.Entries[index]) {
 			if p := s.Progress(job.Item(id, i)); !ok && p.Done() {

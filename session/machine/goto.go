@@ -61,8 +61,8 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 				"decides that.", stepID, def.Workflow.Form(to).When)
 	case !slices.Contains(s.members(def, to), stepID) && !slices.Contains(def.Workflow.Entries[to], stepID):
 		return 0, session.Wrong(codes.UnknownStep,
-			"'%s' is no item of the list, which has %d: its items are counted from 0.", stepID, len(s.items(def, to)))
-	case forEach(def, to) != nil && len(s.items(def, to)) == 0:
+			"'%s' is no item of the list, which has %d: its items are counted from 0.", stepID, len(s.Items(def, to)))
+	case forEach(def, to) != nil && len(s.Items(def, to)) == 0:
 		return 0, session.NotNow(codes.StepNotCurrent,
 			"Step '%s' has nothing to do: the list of its items is empty. To have it done, go back to the step that "+
 				"makes the list.", stepID)

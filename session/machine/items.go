@@ -17,16 +17,15 @@ import (
 	"deepwork/session/replies"
 )
 
-// argument returns an item as an argument: its text, or an object as JSON without the white space that a
-// record adds.
-func argument(i *replies.ItemInfo) outputs.Value {
+// ItemText returns an item as a text: its own, or an object as JSON without the white space that a record adds.
+func ItemText(item json.RawMessage) string {
 	var b bytes.Buffer
-	_ = json.Compact(&b, i.Value) // Value is valid JSON
+	_ = json.Compact(&b, item) // it is valid JSON
 	text := b.String()
-	if jsontext.Kind(i.Value) == "string" {
-		_ = json.Unmarshal(i.Value, &text) // Value is a JSON string
+	if jsontext.Kind(item) == "string" {
+		_ = json.Unmarshal(item, &text) // it is a JSON string
 	}
-	return outputs.Value{Paths: []string{text}}
+	return text
 }
 
 // ListBytes is the maximum size of a list of items, in bytes.
@@ -90,8 +89,8 @@ func Lists(def *Definition, st *job.Step) (all []ListWanted) {
 	return all
 }
 
-// items returns the items of the for_each at an index, as of when the step that made the list was finished.
-func (s *State) items(def *Definition, index int) []json.RawMessage {
+// Items returns the items of the for_each at an index, as of when the step that made the list was finished.
+func (s *State) Items(def *Definition, index int) []json.RawMessage {
 	each := def.Workflow.Form(index).ForEach
 	if _, p := s.made(def, 0, index, each.Output, false); p != nil {
 		return p.Lists[each.Output]
@@ -113,7 +112,7 @@ func (s *State) members(def *Definition, index int) job.Entry {
 	if forEach(def, index) == nil {
 		return entry
 	}
-	n := len(s.items(def, index))
+	n := len(s.Items(def, index))
 	all := make(job.Entry, 0, n*len(entry))
 	for i := range n {
 		for _, id := range entry {
@@ -194,7 +193,7 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 	}
 	entry := def.Workflow.Entries[index]
 	done := s.byID()
-	items := s.items(def, index)
+	items := s.Items(def, index)
 	begun, room := make([]bool, len(items)), f.ForEach.AtOnce
 	for i := range items {
 		begun[i] = done.pending(entry, i) != nil &&
@@ -262,7 +261,7 @@ func (s *State) itemInfo(def *Definition, id string) *replies.ItemInfo {
 	if !item || s == nil {
 		return nil
 	}
-	all := s.items(def, def.Workflow.Find(stepID))
+	all := s.Items(def, def.Workflow.Find(stepID))
 	if i >= len(all) {
 		return nil
 	}
@@ -385,7 +384,7 @@ func (s *State) outputsOf(def *Definition, index int, stepID string) (names []st
 		names = append(names, o.Name)
 	}
 	if done := s.byID(); st.Call != nil {
-		for i := range s.items(def, index) {
+		for i := range s.Items(def, index) {
 			if p := done[job.Item(stepID, i)]; p.Done() {
 				for _, o := range p.Outputs {
 					if !slices.Contains(names, o.Key) {
@@ -401,7 +400,7 @@ func (s *State) outputsOf(def *Definition, index int, stepID string) (names []st
 // each returns the values of an output for all items, null for an item without one.
 func (s *State) each(def *Definition, index int, stepID, output string) outputs.Value {
 	v, done := outputs.Value{Each: []*outputs.Value{}}, s.byID()
-	for i := range s.items(def, index) {
+	for i := range s.Items(def, index) {
 		var one *outputs.Value
 		if p := done[job.Item(stepID, i)]; p.Done() {
 			if value, ok := p.Outputs.Get(output); ok {

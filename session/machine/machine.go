@@ -205,7 +205,7 @@ func (s *State) passedBy(def *Definition, index int) bool {
 // pendingItems returns the steps of all items of an entry that are still to do.
 func (s *State) pendingItems(def *Definition, index int) (ids []string) {
 	all := s.byID()
-	for i := range s.items(def, index) {
+	for i := range s.Items(def, index) {
 		ids = append(ids, all.pending(def.Workflow.Entries[index], i)...)
 	}
 	return ids

@@ -145,7 +145,7 @@ func (s *State) CompletedSteps(def *Definition) []replies.CompletedStep {
 	for i, entry := range def.Workflow.Entries {
 		for _, id := range entry {
 			if forEach(def, i) != nil {
-				if done, n := all.done(id, len(s.items(def, i))); done > 0 {
+				if done, n := all.done(id, len(s.Items(def, i))); done > 0 {
 					out = append(out, replies.CompletedStep{
 						StepID:  id,
 						Items:   fmt.Sprintf("%d of %d", done, n),

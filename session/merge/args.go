@@ -11,6 +11,7 @@ type DiffArgs struct {
 	Paths    []string `json:"paths" arg:"Files or folders. Default: all" max:"200" each:"4096"`
 	MaxBytes *int     `json:"max_bytes" arg:"Default: 100000" min:"1" max:"1000000"`
 	Text     *bool    `json:"text" arg:"Show binary files as text" unlisted:"true"`
+	Stat     bool     `json:"-"` // instead of the diff, what git diff --numstat -z prints, if the attempt is here
 }
 
 // The limits of get_attempt_diff.
@@ -38,6 +39,14 @@ type MergeArgs struct {
 	Commit   *bool `json:"commit" arg:"First commit all that the worktree has" unlisted:"true"`
 	Force    *bool `json:"force" arg:"Merge files with conflict markers" unlisted:"true"`
 	KeepOpen *bool `json:"keep_open" arg:"Do not set the task done" unlisted:"true"`
+}
+
+// TakeArgs are the arguments of Take, Untake and Conclude.
+type TakeArgs struct {
+	board.Target
+	RepoID string `json:"repo_id" arg:"UUID"`
+	File   string `json:"file" arg:"Relative to the worktree"`
+	Side   string `json:"side" arg:"ours (of the attempt) or theirs (of the target)" enum:"ours,theirs"`
 }
 
 // PushArgs are the arguments of push_attempt.

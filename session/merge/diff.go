@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"deepwork/actor/xslices"
@@ -51,6 +50,9 @@ func Diff(ctx context.Context, e *attempt.Engine, who session.Caller, a DiffArgs
 	c := &comparison{AttemptDetails: now, engine: e, paths: a.Paths, left: left}
 	if a.Text != nil && *a.Text {
 		c.options = []string{"--text"}
+	}
+	if a.Stat {
+		c.options = append(c.options, "--numstat", "-z")
 	}
 	if now.Attempt.Elsewhere(e.Here) {
 		var where string
@@ -164,27 +166,14 @@ func (c *comparison) worktree(
 // binaries returns the files that a diff names without content, with their sizes in a worktree.
 func binaries(diff, worktree string) map[string]int64 {
 	sizes := map[string]int64{}
-	for line := range strings.Lines(diff) {
-		names, ok := strings.CutPrefix(strings.TrimSuffix(line, " differ\n"), "Binary files ")
-		name, deleted := strings.CutSuffix(names, " and /dev/null")
-		for _, between := range []string{" and b/", ` and "b/`} {
-			if i := strings.LastIndex(names, between); i >= 0 && !deleted {
-				name = names[i+len(" and "):]
-			}
-		}
-		if !ok {
+	for _, f := range ParseDiff(diff) {
+		if n := len(f.Note); n == 0 || !strings.HasPrefix(f.Note[n-1], "Binary files ") {
 			continue
 		}
-
-		if plain, err := strconv.Unquote(name); err == nil {
-			name = plain
+		sizes[f.File] = -1
+		if info, err := os.Lstat(filepath.Join(worktree, filepath.FromSlash(f.File))); err == nil {
+			sizes[f.File] = info.Size()
 		}
-		name = name[min(len("b/"), len(name)):]
-		size := int64(-1)
-		if info, err := os.Lstat(filepath.Join(worktree, filepath.FromSlash(name))); err == nil {
-			size = info.Size()
-		}
-		sizes[name] = size
 	}
 	return sizes
 }
@@ -228,83 +217,16 @@ func checkPath(field, given string) error {
 // diffLines returns the lines of one side of a file in git's diff, by line number.
 func diffLines(diff, file, side string) map[int]string {
 	lines := map[int]string{}
-	header, other := "+++ b/", byte('-')
-	if side == task.OldSide {
-		header, other = "--- a/", '+'
-	}
-
-	is := false
-	next := 0
-	left := [2]int{} // the hunk's remaining lines of each side
-	for line := range strings.Lines(diff) {
-		line = strings.TrimRight(line, "\r\n")
-		if left[0] > 0 || left[1] > 0 {
-			kind, text := byte(' '), line
-			if line != "" {
-				kind, text = line[0], line[1:]
-			}
-			if kind == '\\' {
-				continue // such as: no newline at end of file
-			}
-			if kind != '+' {
-				left[0]--
-			}
-			if kind != '-' {
-				left[1]--
-			}
-			if kind != other {
-				if is {
-					lines[next] = text
-				}
-				next++
-			}
-			continue
-		}
-		if name, ok := unquoted(line); ok && (name[:4] == header[:4]) {
-			is = strings.TrimSuffix(name, "\t") == header+file
-		}
-		if was, now, ok := hunk(line); ok {
-			left = [2]int{was[1], now[1]}
-			next = now[0]
+	for _, f := range ParseDiff(diff) {
+		for _, l := range f.Lines {
+			n := l.New
 			if side == task.OldSide {
-				next = was[0]
+				n = l.Old
+			}
+			if n > 0 && f.File == file {
+				lines[n] = l.Text
 			}
 		}
 	}
-
 	return lines
-}
-
-// unquoted returns the line of a diff that names a file, without the quotes that git adds to unusual names.
-func unquoted(line string) (string, bool) {
-	if len(line) < 4 || line[:4] != "--- " && line[:4] != "+++ " {
-		return "", false
-	}
-
-	// git appends a tab to a name with a space
-	if name, err := strconv.Unquote(strings.TrimSuffix(line[4:], "\t")); err == nil {
-		return line[:4] + name, true
-	}
-	return line, true
-}
-
-// hunk reads the header of a hunk: the first line and the number of lines of each side.
-func hunk(line string) (was, now [2]int, ok bool) {
-	fields := strings.Fields(line)
-	if len(fields) < 4 || fields[0] != "@@" || fields[3] != "@@" {
-		return was, now, false
-	}
-	for i, to := range []*[2]int{&was, &now} {
-		first, count, several := strings.Cut(strings.TrimLeft(fields[i+1], "-+"), ",")
-		n, err := strconv.Atoi(first)
-		to[0], to[1] = n, 1
-		if several && err == nil {
-			to[1], err = strconv.Atoi(count)
-		}
-		if err != nil {
-			return was, now, false
-		}
-	}
-
-	return was, now, true
 }

@@ -72,6 +72,10 @@ const (
 	Pushed    = "pushed"
 
 	Retargeted = "retargeted"
+
+	Taken     = "taken"
+	Untaken   = "untaken"
+	Concluded = "concluded"
 )
 
 // Merge brings the commits of an attempt into its target branches: by a merge commit, which is the default,
@@ -290,30 +294,6 @@ func (r *Repo) remark(done *worktree.Landed) {
 	}
 }
 
-// Abort undoes the merges in progress in the worktrees of an attempt.
-func Abort(ctx context.Context, e *attempt.Engine, who session.Caller, a BranchArgs) (*Reply, error) {
-	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID,
-		func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
-			kept, err := k.Abort(ctx, l.Path, l.InUse)
-			if errors.Is(err, worktree.ErrNoMerge) {
-				r.Status = Unchanged
-				return nil
-			}
-			if err == nil && kept != nil {
-				r.Rescue = &attempt.Rescue{
-					AttemptID: r.attempt,
-					Worktree:  kept.Path,
-					RepoPath:  r.path,
-					Ref:       kept.Ref,
-					Commit:    kept.Commit,
-				}
-			}
-			r.Status = Aborted
-			return err
-		})
-	return conclude(ctx, e, who, reply, false, err)
-}
-
 // Push pushes the branch of an attempt to a remote, origin by default.
 func Push(ctx context.Context, e *attempt.Engine, who session.Caller, a PushArgs) (*Reply, error) {
 	remote := "origin"
@@ -525,6 +505,8 @@ func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
 	switch {
 	case errors.Is(err, worktree.ErrInUse):
 		return attempt.AgentRuns(id)
+	case errors.Is(err, worktree.ErrNoConflict), errors.Is(err, worktree.ErrNoMerge):
+		return refuse(codes.NotMerged, "Nothing was changed: %v. Look at the merge again.", err)
 	case errors.Is(err, worktree.ErrMoved):
 		return refuse(codes.TargetMoved, "Nothing was changed: %v. Try again.", err)
 	case errors.Is(err, worktree.ErrUnfinished):

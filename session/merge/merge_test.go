@@ -17,6 +17,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/attempttest"
+	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
 	"deepwork/session/why"
 )
@@ -84,6 +85,39 @@ func TestFromBranchToMerged(t *testing.T) {
 	weak.Rights = session.RightAgents
 	refused(t, testkit.Get(Merge(ctx, s.Engine, weak, MergeArgs{Target: the(id)})).Err(), session.StateError,
 		"right_needed", "merge")
+}
+
+// A conflict is resolved by one side's file, which can be undone, and the merge is committed.
+func TestTakeASide(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r := s.done("! write a.txt hello", "! commit a")
+	path := r.Repos[0].WorktreePath
+	p.commit(p.Root, "a.txt", "of a person\n")
+	args := TakeArgs{Target: the(r.AttemptID), RepoID: r.Repos[0].RepoID, File: "a.txt", Side: worktree.Theirs}
+	refused(t, testkit.Get(Take(ctx, s.Engine, me, args)).Err(), session.StateError, "not_merged",
+		"no merge is in progress")
+	testkit.Equal(t, s.merge(MergeArgs{Target: the(r.AttemptID)}).Repos[0].Status, Conflicts)
+
+	d := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(r.AttemptID)})).Must(t).Diffs[0].Diff
+	testkit.True(t, strings.Contains(d, "+hello") && !strings.Contains(d, "person"), "the diff has the merge: %s", d)
+	stat := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(r.AttemptID), Stat: true})).Must(t).Diffs[0].Diff
+	testkit.Equal(t, stat, "1\t0\ta.txt\x00")
+
+	weak := me
+	weak.Rights = session.RightAgents
+	refused(t, testkit.Get(Take(ctx, s.Engine, weak, args)).Err(), session.StateError, "right_needed", "merge")
+	refused(t, testkit.Get(Conclude(ctx, s.Engine, me, args)).Err(), session.StateError, "merge_unfinished")
+	testkit.Equal(t, testkit.Get(Take(ctx, s.Engine, me, args)).Must(t).Repos[0].Status, Taken)
+	testkit.Same(t, s.get(r.AttemptID).Repos[0].Resolved, []string{"a.txt"})
+	testkit.Write(t, filepath.Join(path, "a.txt"), "better\n")
+	m := testkit.Get(Untake(ctx, s.Engine, me, args)).Must(t).Repos[0]
+	testkit.Equal(t, p.Git(p.Root, "show", "--first-parent", m.Rescue.Ref), "better")
+	testkit.Same(t, s.get(r.AttemptID).Repos[0].Conflicts, []string{"a.txt"})
+	testkit.Get(Take(ctx, s.Engine, me, args)).Must(t)
+	testkit.Equal(t, testkit.Get(Conclude(ctx, s.Engine, me, args)).Must(t).Repos[0].Status, Concluded)
+	testkit.Equal(t, p.Git(path, "status", "--porcelain"), "")
+	testkit.Equal(t, s.merge(MergeArgs{Target: the(r.AttemptID)}).Repos[0].Status, Merged)
 }
 
 // An attempt is compared with the target that it was given last, and merged into it.
@@ -820,7 +854,7 @@ func TestLinesOfADiff(t *testing.T) {
 		"new": {1: "++ b/y", 2: "same"},
 		"old": {1: "-- a/y", 2: "same"},
 	} {
-		testkit.Same(t, diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side), want,
-			"%s", side)
+		testkit.Same(t, diffLines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n",
+			"x", side), want, "%s", side)
 	}
 }

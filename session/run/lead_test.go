@@ -415,9 +415,9 @@ func TestField22_StatesOfSteps(t *testing.T) {
 		{board.Interrupted, active, Step{ID: "one", Agents: agent(board.Interrupted, &began, &began)}, true},
 		{board.NotBegun, active, Step{ID: "two"}, true},
 	} {
-		test.step.Session = test.state
-		got, _ := (&viewBuilder{run: &View{RunReply: &board.RunReply{State: board.Paused}, Live: !test.closed}}).
-			state(&test.step)
+		test.step.Session, test.step.Progress = test.state, test.state.Progress(test.step.ID)
+		r := &board.RunReply{RunID: "r", State: board.Paused}
+		got, _ := (&viewBuilder{run: &View{RunReply: r, Live: !test.closed}}).state(&test.step)
 		testkit.Equal(t, got, test.want, "%+v, ended %v", test.step, test.closed)
 	}
 }
@@ -452,6 +452,7 @@ func aRun() (*board.RunReply, fakeSessions) {
 	}
 
 	r := &board.RunReply{
+		RunID:     "r",
 		State:     board.Running,
 		Open:      true,
 		SessionID: new("s"),

@@ -81,13 +81,20 @@ func (a *agent) goesOn() {
 	}
 }
 
-// keepWaits records what the run waits for, if that has changed.
+// keepWaits records what the run waits for, and which steps have failed, if that has changed.
 func (d *leader) keepWaits(ctx context.Context, now []board.RunWait) error {
+	var failed []string
+	for p := range d.failed {
+		failed = append(failed, p.session+"/"+p.step)
+	}
+	slices.Sort(failed)
+
 	d.mu.Lock()
-	was := d.attemptLead.Run.Waits
-	d.attemptLead.Run.Waits = now
+	r := &d.attemptLead.Run
+	same := slices.EqualFunc(r.Waits, now, board.RunWait.Equal) && slices.Equal(r.Failed, failed)
+	r.Waits, r.Failed = now, failed
 	d.mu.Unlock()
-	if slices.EqualFunc(was, now, board.RunWait.Equal) {
+	if same {
 		return nil
 	}
 	return d.save(ctx)

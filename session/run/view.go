@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -34,16 +33,18 @@ type Tree struct {
 type Step struct {
 	SessionID, ID, Name string
 	State               board.State
-	Why                 string           // what it waits for outside of the run, or ""
-	Agents              []board.RunStep  // its agent processes, newest first
-	Took                time.Duration    // how long the ended ones ran
-	Since               *string          // when the running one was started
-	USD                 *float64         // what all have cost, as far as known
-	Last                string           // the last message of the newest, or why it failed
-	Until               *time.Time       // when the limit of its agent's provider ends
-	Session             *machine.State   // nil if it could not be read
-	Definition          *definition.Step // likewise
-	Nested              []Tree           // workflows that its agents have started, or the step's own
+	Why                 string                // what it waits for outside of the run, or ""
+	Agents              []board.RunStep       // its agent processes, newest first
+	Took                time.Duration         // how long the ended ones ran
+	Since               *string               // when the running one was started
+	USD                 *float64              // what all have cost, as far as known
+	Last                string                // the last message of the newest, or why it failed
+	Until               *time.Time            // when the limit of its agent's provider ends
+	Session             *machine.State        // nil if it could not be read
+	Definition          *definition.Step      // nil if it could not be read
+	Progress            *machine.StepProgress // nil if it has not begun, or could not be read
+	Nested              []Tree                // workflows that its agents have started, or the step's own
+	List                *List                 // of a step that stands for those of all items, which are nested in it
 }
 
 // The values of Step.Why.
@@ -51,6 +52,7 @@ const (
 	whyPerson = "waits for a person to pass its outputs"
 	whyRounds = "waits for a person to say how its rounds go on"
 	whySlot   = "waits for a slot: as many agents work as may work at once"
+	whyItems  = "has items that wait for a person"
 	whyLimit  = "waits until its provider’s limit is over"
 )
 
@@ -62,27 +64,32 @@ func (s *Step) Agent() *board.RunStep {
 	return &s.Agents[0]
 }
 
-// Progress returns the progress of the step, nil if it has not begun or its session could not be read.
-func (s *Step) Progress() *machine.StepProgress {
-	if s.Session == nil {
-		return nil
-	}
-	return s.Session.Progress(s.ID)
+// Current reports whether the step has begun in an active session, and is neither finished nor left.
+func (s *Step) Current() bool {
+	return s.Session != nil && s.Session.Status == machine.Active && s.Progress.Current()
 }
 
-// Current reports whether the step has begun in an active session, and is neither finished nor left.
-func (s *Step) Current() bool { return s.Session != nil && s.Session.IsCurrent(s.ID) }
+// Base returns the step's id without the index of its item.
+func (s *Step) Base() string {
+	id, _, _ := definition.SplitItem(s.ID)
+	return id
+}
 
 // Each calls do for each step of a tree, in order; the steps of a nested workflow follow the step that
 // contains it.
-func (t *Tree) Each(do func(s *Step, depth int)) { t.each(do, 0) }
+func (t *Tree) Each(do func(s *Step, depth int)) { t.each(do, 0, true) }
 
-func (t *Tree) each(do func(*Step, int), depth int) {
+// Rows is Each with one step for those of all items of a list.
+func (t *Tree) Rows(do func(s *Step, depth int)) { t.each(do, 0, false) }
+
+func (t *Tree) each(do func(*Step, int), depth int, items bool) {
 	for _, entry := range t.Entries {
 		for _, s := range entry {
-			do(s, depth)
-			for i := range s.Nested {
-				s.Nested[i].each(do, depth+1)
+			if s.List == nil || !items {
+				do(s, depth)
+			}
+			for i := 0; i < len(s.Nested) && (s.List == nil || items); i++ {
+				s.Nested[i].each(do, depth+1, items)
 			}
 		}
 	}
@@ -101,11 +108,18 @@ func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[st
 	if r.SessionID == nil {
 		return v
 	}
-	b := viewBuilder{v, ctx, sessions, last}
+	b := viewBuilder{v, ctx, sessions, last, map[stepRef][]board.RunStep{}}
+	for _, x := range slices.Backward(r.Steps) {
+		p := stepRef{x.SessionID, x.StepID}
+		b.agents[p] = append(b.agents[p], x)
+	}
 	if v.Tree, v.Fault = b.tree(*r.SessionID, 0); v.Fault != nil && len(r.Steps) > 0 {
 		v.Tree = b.alone(*r.SessionID)
 	}
 	v.Tree.Each(func(s *Step, _ int) {
+		if s.Progress == nil && s.Base() != s.ID { // its item has not begun
+			return
+		}
 		r.Plan = append(r.Plan, board.PlanStep{SessionID: s.SessionID, StepID: s.ID, State: s.State})
 		if !v.Live && s.State != board.WaitingForYou { // a person has answered since the leader recorded the wait
 			r.Waits = slices.DeleteFunc(r.Waits, func(w board.RunWaits) bool {
@@ -126,6 +140,7 @@ type viewBuilder struct {
 	ctx      context.Context // of the call
 	sessions Sessions
 	last     map[string]string
+	agents   map[stepRef][]board.RunStep // newest first
 }
 
 // maxNesting limits workflows within workflows.
@@ -137,44 +152,58 @@ func (b *viewBuilder) tree(id string, depth int) (t Tree, err error) {
 	if err != nil {
 		return t, err
 	}
-	t.SessionID, t.Workflow = id, state.JobName+"/"+state.WorkflowName
 	def, err := b.sessions.Definition(state)
+	t.SessionID, t.Workflow = id, state.JobName+"/"+state.WorkflowName
 	if err != nil { // then only the steps that have begun are known
 		for _, p := range state.StepProgress {
-			s := b.step(id, p.Key)
-			s.Session = state
+			s := b.withAgents(id, p.Key)
+			s.Session, s.Progress = state, p.Value
 			s.State, s.Why = b.state(s)
 			t.Entries = append(t.Entries, []*Step{s})
 		}
 		return t, err
 	}
-	for i := range def.Workflow.Entries {
+
+	for i := 0; i < len(def.Workflow.Entries); i++ {
 		var group []*Step
 		for _, step := range state.Displayed(def, i) {
-			s := b.step(id, step)
-			s.Session = state
-			if of := def.Job.Step(step); of != nil {
-				s.Definition, s.Name = of, of.Name
+			if _, _, item := definition.SplitItem(step); item {
+				group = []*Step{b.list(state, def, i, depth)}
+				_, i = def.Workflow.Span(def.Workflow.Form(i))
+				i--
+				break
 			}
-			if depth < maxNesting {
-				children := b.run.Kept.Children[id+"/"+step]
-				if p := state.Progress(step); p != nil && p.Child != "" {
-					children = append(slices.Clip(children), p.Child)
-				}
-				for _, child := range children {
-					if nested, err := b.tree(child, depth+1); err == nil { // on an error the session was pruned
-						s.Nested = append(s.Nested, nested)
-					}
-				}
-			}
-
-			s.State, s.Why = b.state(s)
-			group = append(group, s)
+			group = append(group, b.step(state, def, step, state.Progress(step), depth))
 		}
 		t.Entries = append(t.Entries, group)
 	}
 
 	return t, nil
+}
+
+// step returns a step of a session with the workflows that are nested in it.
+func (b *viewBuilder) step(
+	state *machine.State, def *machine.Definition, id string, progress *machine.StepProgress, depth int,
+) *Step {
+	s := b.withAgents(state.SessionID, id)
+	s.Session, s.Progress = state, progress
+	if of := def.Job.Step(s.Base()); of != nil {
+		s.Definition, s.Name = of, of.Name
+	}
+	if depth < maxNesting {
+		children := b.run.Kept.Children[s.SessionID+"/"+id]
+		if progress != nil && progress.Child != "" {
+			children = append(slices.Clip(children), progress.Child)
+		}
+		for _, child := range children {
+			if nested, err := b.tree(child, depth+1); err == nil { // on an error the session was pruned
+				s.Nested = append(s.Nested, nested)
+			}
+		}
+	}
+
+	s.State, s.Why = b.state(s)
+	return s
 }
 
 // alone returns the steps that have agents, if the sessions cannot be read.
@@ -187,7 +216,7 @@ func (b *viewBuilder) alone(id string) Tree {
 			continue
 		}
 		seen[p] = true
-		s := b.step(p.session, p.step)
+		s := b.withAgents(p.session, p.step)
 		s.State = s.Agents[0].State
 		if w := b.wait(p); w != nil && w.Kind == board.WaitsForPerson {
 			s.State, s.Why = board.WaitingForYou, whyPerson
@@ -212,17 +241,12 @@ func (b *viewBuilder) wait(p stepRef) *board.RunWait {
 	return &b.run.Kept.Waits[i]
 }
 
-// step returns a step with its agents, without its state.
-func (b *viewBuilder) step(session, id string) *Step {
-	s := &Step{ID: id, SessionID: session}
-	for _, x := range b.run.Steps { // oldest first
-		if x.SessionID != session || x.StepID != id {
-			continue
-		}
-
-		s.Agents = append([]board.RunStep{x}, s.Agents...)
-		if x.Cost != nil && x.Cost.USD != nil {
-			s.USD = new(*x.Cost.USD + *cmp.Or(s.USD, new(0.0)))
+// withAgents returns a step with its agents, without its state.
+func (b *viewBuilder) withAgents(session, id string) *Step {
+	s := &Step{ID: id, SessionID: session, Agents: b.agents[stepRef{session, id}]}
+	for _, x := range s.Agents {
+		if x.Cost != nil {
+			s.add(x.Cost.USD)
 		}
 		s.Took += x.Took()
 	}
@@ -247,16 +271,17 @@ func (b *viewBuilder) step(session, id string) *Step {
 
 // state returns the state of a step.
 func (b *viewBuilder) state(s *Step) (state board.State, why string) {
-	p, x := s.Progress(), s.Agent()
+	p, x := s.Progress, s.Agent()
 	current := s.Current()
-	asked, notAsked := s.Session.ToAnswer(s.ID, "")
 	switch {
-	case p != nil && p.CompletedAt != nil && !current:
+	case p.Done():
 		s.Until = nil
 		return board.Completed, ""
-	case notAsked == nil && asked.Turn().About != "":
+	case p != nil && p.Dropped != nil:
+		return board.Dropped, ""
+	case current && p.AsksPerson().Turn().About != "":
 		return board.WaitingForYou, whyRounds
-	case notAsked == nil:
+	case current && p.AsksPerson() != nil:
 		return board.WaitingForYou, whyPerson
 	case !b.run.Live && x != nil && x.State != board.Completed:
 		if x.LimitedUntil != nil {
@@ -264,6 +289,8 @@ func (b *viewBuilder) state(s *Step) (state board.State, why string) {
 			s.Until = &at
 		}
 		return x.State, ""
+	case current && slices.Contains(b.run.Kept.Failed, s.SessionID+"/"+s.ID):
+		return board.Failed, ""
 	case !b.run.Live && current && b.run.Kept.End != nil:
 		return b.run.Kept.End.State, ""
 	case !b.run.Live && current:
@@ -272,7 +299,7 @@ func (b *viewBuilder) state(s *Step) (state board.State, why string) {
 		return board.NotBegun, ""
 	case x != nil && x.EndedAt == nil && x.StartedAt == nil:
 		return board.Queued, whySlot
-	case x != nil && x.EndedAt == nil, len(s.Nested) > 0 && s.Until == nil:
+	case x != nil && x.EndedAt == nil, b.run.RunID == "", len(s.Nested) > 0 && s.Until == nil:
 		return board.Running, ""
 	case s.Until != nil && s.Until.After(time.Now()):
 		return board.WaitingForLimit, whyLimit

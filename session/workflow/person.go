@@ -332,7 +332,14 @@ func awaiting(row store.Session, how pin.Reviewing) (all []session.AwaitingStep)
 		how.Override = w.Override
 	}
 	for _, o := range w.Steps {
-		step := session.AwaitingStep{SessionID: row.ID, Step: o.ID, Goal: row.Goal, Since: o.Failed, Why: o.Why}
+		step := session.AwaitingStep{
+			SessionID: row.ID,
+			Step:      o.ID,
+			Goal:      row.Goal,
+			AttemptID: row.AttemptID,
+			Since:     o.Failed,
+			Why:       o.Why,
+		}
 		switch {
 		case !o.Asked.IsZero():
 			step.Review, step.Rounds, step.Since = true, o.Rounds, o.Asked

@@ -235,9 +235,12 @@ func (s *Site) addTask(ctx context.Context, who session.Caller, r *http.Request)
 		return next, nil
 	}
 
-	executor, variant, _ := strings.Cut(r.PostForm.Get("executor"), ":")
-	started, err := s.Board.StartTaskAttempt(ctx, who,
-		attempt.StartArgs{TaskID: t.TaskID, Executor: executor, Variant: nonEmpty(variant)})
+	start := attempt.StartArgs{TaskID: t.TaskID, Executor: r.PostForm.Get("executor")}
+	err = executorAndRepos(r, &start)
+	var started *attempt.AttemptReply
+	if err == nil {
+		started, err = s.Board.StartTaskAttempt(ctx, who, start)
+	}
 	if err != nil {
 		why := err.Error()
 		if refused, ok := errors.AsType[*session.Error](err); ok {

@@ -3,6 +3,8 @@ package page
 import (
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"deepwork/session"
@@ -100,7 +102,7 @@ func (c *changes) count(ctx context.Context, s *Site) {
 
 func (s *Site) countOne(ctx context.Context, id string) *diffstat {
 	who, of := session.Caller{Identity: session.LocalIdentity, Owner: true}, board.Target{AttemptID: &id}
-	diff, err := merge.Diff(ctx, s.Board, who, merge.DiffArgs{Target: of, MaxBytes: new(merge.MaxDiff)})
+	files, more, err := s.changedFiles(ctx, who, of)
 	if err != nil {
 		return nil // its page says why
 	}
@@ -108,14 +110,57 @@ func (s *Site) countOne(ctx context.Context, id string) *diffstat {
 	if err != nil {
 		return nil
 	}
-	stat := &diffstat{
-		More:  diff.Truncated,
-		Loose: slices.ContainsFunc(at.Repos, func(r attempt.AttemptRepo) bool { return r.Loose > 0 }),
+	stat := statOf(files, more)
+	stat.Loose = slices.ContainsFunc(at.Repos, func(r attempt.AttemptRepo) bool { return r.Loose > 0 })
+	return stat
+}
+
+// changedFiles returns the files that an attempt has changed, with how much but without the lines. more reports whether
+// there are more.
+func (s *Site) changedFiles(
+	ctx context.Context, who session.Caller, of board.Target,
+) (files []fileDiff, more bool, err error) {
+	diff, err := merge.Diff(ctx, s.Board, who, merge.DiffArgs{Target: of, MaxBytes: new(merge.MaxDiff), Stat: true})
+	if err != nil {
+		return nil, false, err
 	}
 	for _, d := range diff.Diffs {
-		for _, f := range parseDiff(d.RepoName, d.Diff) {
-			stat.Files, stat.Added, stat.Removed = stat.Files+1, stat.Added+f.Added, stat.Removed+f.Removed
+		files = append(files, parseStat(d)...)
+	}
+	return files, diff.Truncated, nil
+}
+
+// parseStat reads the output of git diff --numstat -z or, for an attempt on another machine, a diff.
+func parseStat(d attempt.RepoDiff) (files []fileDiff) {
+	if strings.HasPrefix(d.Diff, "diff --git ") {
+		return parseDiff(d)
+	}
+
+	for fields := strings.Split(d.Diff, "\x00"); len(fields) > 0; fields = fields[1:] {
+		f := fileDiff{Repo: d.RepoName, RepoID: d.RepoID}
+		added, rest, _ := strings.Cut(fields[0], "\t")
+		removed, name, ok := strings.Cut(rest, "\t")
+		if ok && name == "" && len(fields) > 2 { // renamed
+			f.Old, name = fields[1], fields[2]
+			fields = fields[2:]
 		}
+		if name == "" {
+			continue
+		}
+		f.File = name
+		f.Added, _ = strconv.Atoi(added) // - for a binary file
+		f.Removed, _ = strconv.Atoi(removed)
+		files = append(files, f)
+	}
+	return files
+}
+
+// statOf returns how much files have changed together.
+func statOf(files []fileDiff, more bool) *diffstat {
+	stat := &diffstat{Files: len(files), More: more}
+	for _, f := range files {
+		stat.Added += f.Added
+		stat.Removed += f.Removed
 	}
 	return stat
 }

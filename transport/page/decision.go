@@ -85,7 +85,7 @@ func (s *Site) decide(ctx context.Context, who session.Caller, p *workPage) erro
 
 // decisionOf returns the card of a step that waits for a person.
 func decisionOf(x *run.Step, w session.AwaitingStep) *decision {
-	u := x.Progress().Handed()
+	u := x.Progress.Handed()
 	d := &decision{
 		AwaitingStep: w,
 		Title:        cmp.Or(w.Why.Sentence(), "Step "+x.ID+": only a person may pass over its review."),

@@ -21,9 +21,12 @@ import (
 	"github.com/google/uuid"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/judging"
+	"deepwork/session/machine"
 	"deepwork/session/merge"
 	"deepwork/session/run"
 	"deepwork/session/store"
@@ -82,7 +85,7 @@ func TestParseDiff(t *testing.T) {
 			"x +1 -1 hunk/0/0/@@ -1 +1 @@ del/1/0/b add/0/1/c\ny +1 -1 hunk/0/0/@@ -9 +9 @@ del/9/0/b add/0/9/c\n"},
 		"cut off": {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1", "x +0 -0 hunk/0/0/@@ -1 +1\n"},
 	} {
-		testkit.Equal(t, short(parseDiff("", c.diff)), c.want, "%s", name)
+		testkit.Equal(t, short(parseDiff(attempt.RepoDiff{Diff: c.diff})), c.want, "%s", name)
 	}
 }
 
@@ -106,7 +109,7 @@ func TestParseDiffOfGit(t *testing.T) {
 	} {
 		write(text)
 		seen := map[string]string{}
-		for _, f := range parseDiff("", testkit.Git(t, root, "diff")+"\n") {
+		for _, f := range merge.ParseDiff(testkit.Git(t, root, "diff") + "\n") {
 			seen[f.File] = fmt.Sprintf("+%d -%d, %d notes, %d lines", f.Added, f.Removed, len(f.Note), len(f.Lines))
 		}
 		for _, name := range names {
@@ -125,7 +128,7 @@ func FuzzParseDiff(f *testing.F) {
 		unseen := !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
 			return r != '\n' && !unicode.IsPrint(r)
 		})
-		for _, file := range parseDiff("r", text) {
+		for _, file := range parseDiff(attempt.RepoDiff{Diff: text}) {
 			kinds, pairs := map[string]int{}, 0
 			for _, l := range file.Lines {
 				kinds[l.Kind]++
@@ -236,6 +239,53 @@ func TestRunFits(t *testing.T) {
 	}
 }
 
+// The page of a run over 1,000 items shows some of them, and those that the URL asks for.
+func TestItemsFit(t *testing.T) {
+	views := testkit.Get(parseViews()).Must(t)
+	state := &machine.State{SessionID: "0a1b2c3d"}
+	list := &run.Step{ID: "port", SessionID: "0a1b2c3d", Name: "For each of todo", List: &run.List{AtOnce: 4},
+		Nested: make([]run.Tree, 1)}
+	for i := range 1000 {
+		value := fmt.Sprint("<b>", i, strings.Repeat("long", 100))
+		item := &run.Item{Number: i + 1, Value: value, State: board.Completed}
+		if i%300 == 0 {
+			item.State, item.Said = board.Failed, strings.Repeat("Why. ", 100)
+		}
+		for _, id := range []string{"port", "look", "check"} {
+			item.Steps = append(item.Steps, &run.Step{ID: job.Item(id, i), SessionID: "0a1b2c3d", State: item.State,
+				Session: state, Progress: new(machine.StepProgress), Agents: []board.RunStep{{ExecutionID: "x"}}})
+		}
+		list.List.Items = append(list.List.Items, item)
+		list.Nested[0].Entries = append(list.Nested[0].Entries, item.Steps)
+	}
+	v := &runView{View: &run.View{
+		RunReply: &board.RunReply{RunID: "r", State: board.Running, SessionID: new("0a1b2c3d")},
+		Live:     true,
+		Tree:     run.Tree{SessionID: "0a1b2c3d", Entries: [][]*run.Step{{list}}},
+	}}
+	v.fit("")
+	p := &workPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Steps: v, Run: v}
+	for _, c := range []struct {
+		query url.Values
+		rows  int
+		want  string
+	}{
+		{nil, 50, "<summary>996 completed</summary>"},
+		{url.Values{"items": {"failed"}}, 4, `<option value="failed" selected>failed</option>`},
+		{url.Values{"q": {"<b>77"}}, 11, `value="&lt;b&gt;77"`},
+		{url.Values{"q": {"no such item"}}, 0, "No item is like that."},
+		{url.Values{"items": {"completed"}}, 50, "These are 50 of 996"},
+	} {
+		var b bytes.Buffer
+		f := frame{Data: p, Caller: session.LocalCaller("page"), Query: c.query}
+		testkit.Must(t, views.templates["work"].Execute(&b, f))
+		testkit.True(t, b.Len() < 80<<10, "%v: the page has %d bytes", c.query, b.Len())
+		testkit.Equal(t, strings.Count(b.String(), "row item"), c.rows, "%v", c.query)
+		testkit.ContainsAll(t, b.String(), []string{c.want, "1000 items, 4 at once: 996 completed, 4 failed"},
+			"%v", c.query)
+	}
+}
+
 func (f *folder) String() string {
 	var parts []string
 	for _, sub := range f.Folders {
@@ -248,15 +298,18 @@ func (f *folder) String() string {
 }
 
 func TestTree(t *testing.T) {
-	v := review{Diffs: parseDiff("p",
-		"diff --git a/a/b/c.go b/a/b/c.go\n--- a/a/b/c.go\n+++ b/a/b/c.go\n@@ -1 +1 @@\n-x\n+y\n")}
+	files := parseStat(attempt.RepoDiff{RepoName: "p", Diff: "1\t1\ta/b/c.go\x002\t0\ta/b/z.go\x00"})
+	v := review{Diffs: files[:1]}
 	v.Comments = []merge.Comment{{RepoName: "p", File: "a/b/c.go", Line: 1, Side: "new"}}
 	v.grow(&attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{Repos: []attempt.AttemptRepo{{
 		RepoName:     "p",
 		ChangedFiles: []string{"a/b/c.go", "a/b/d/e.go", "f", "g/h/i"},
-	}}}}, 0)
-	testkit.Equal(t, v.Tree.String(), "a/b(d(e.go) c.go) g/h(i) f", "the tree")
+	}}}}, files, 0)
+	testkit.Equal(t, v.Tree.String(), "a/b(d(e.go) c.go z.go) g/h(i) f", "the tree")
 
+	far := v.Tree.Folders[0].Files[1]
+	testkit.Equal(t, fmt.Sprint(far.Link, far.Added, far.Counted), "?path=a%2Fb%2Fz.go2 true",
+		"a file without a section")
 	in, out := v.Tree.Folders[0].Files[0], v.Tree.Folders[0].Folders[0].Files[0]
 	testkit.Equal(t, in.Comments, 1, "the file in the diff is %+v", in)
 	testkit.Equal(t, in.Link, "#file-0", "the file in the diff is %+v", in)
@@ -264,9 +317,44 @@ func TestTree(t *testing.T) {
 	testkit.Equal(t, out.Link, "?path=a%2Fb%2Fd%2Fe.go", "the file that is left out")
 }
 
+// Small files are first, and open; large ones, and those for which there is no room, are folded, and all are counted.
+func TestLargeFilesAreFolded(t *testing.T) {
+	text := fmt.Sprintf("%d\t0\tlarge.txt\x003\t1\tb.txt\x00-\t-\tp.png\x0010\t2\t\x00old name\x00new\x00",
+		maxUnfolded+1)
+	for i := range 300 {
+		text += fmt.Sprintf("9\t1\tmany/%d\x00", i)
+	}
+	files := parseStat(attempt.RepoDiff{RepoName: "p", Diff: text + "5\tcut o"})
+	stat := statOf(files, false)
+	testkit.Equal(t, fmt.Sprintf("%d files +%d -%d", stat.Files, stat.Added, stat.Removed),
+		fmt.Sprintf("304 files +%d -303", maxUnfolded+1+3+10+2700))
+
+	var v review
+	v.fold(files)
+	testkit.Equal(t, len(v.Diffs), maxSections)
+	testkit.True(t, v.Cut, "nothing is left out")
+	first, open := "", 0
+	for _, f := range v.Diffs {
+		if !f.Folded {
+			open++
+			testkit.True(t, f.File != "large.txt", "the large file is open")
+		}
+	}
+	for _, f := range v.Diffs[:4] {
+		first += f.Old + ">" + f.File + " "
+	}
+	testkit.Equal(t, first, ">b.txt >p.png old name>new >many/0 ")
+	testkit.True(t, open > 10 && open < 40, "%d files are open", open)
+	testkit.Equal(t, v.Diffs[open].File, "large.txt", "the first that is folded")
+
+	one := review{Path: "large.txt"}
+	one.fold(files)
+	testkit.True(t, len(one.Diffs) == 1 && !one.Diffs[0].Folded, "on its own page: %+v", one.Diffs)
+}
+
 func TestPlaceComments(t *testing.T) {
-	f := parseDiff("p", "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n")[0]
-	f.RepoID = "r"
+	f := parseDiff(attempt.RepoDiff{RepoID: "r", RepoName: "p",
+		Diff: "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"})[0]
 	f.place([]merge.Comment{{RepoID: "r", File: "f", Line: 2, Side: "old", Text: "a"},
 		{RepoID: "r", File: "f", Line: 2, Side: "new", Text: "b"}, {RepoID: "other", File: "f", Line: 1, Side: "new"}})
 	got := ""
@@ -426,33 +514,73 @@ func TestTimeline(t *testing.T) {
 		return new(time.Date(2026, 1, 1, 10, minute, 0, 0, time.UTC).Format(time.RFC3339Nano))
 	}
 	now, _ := time.Parse(time.RFC3339Nano, *at(20))
-	plan := &run.Step{ID: "plan", SessionID: "s", Name: "Plan it", State: board.Completed, Agents: []board.RunStep{
-		{State: board.Completed, StartedAt: at(10), EndedAt: at(12)},
-		{State: board.Failed, StartedAt: at(0), EndedAt: at(5), LimitedUntil: at(15)},
-	}}
+	plan := &run.Step{ID: "plan", SessionID: "s", Name: "Plan it", State: board.Completed, Took: 7 * time.Minute,
+		USD: new(.42), Agents: []board.RunStep{
+			{State: board.Completed, StartedAt: at(10), EndedAt: at(12)},
+			{State: board.Failed, StartedAt: at(0), EndedAt: at(5), LimitedUntil: at(15)},
+		}}
 	write := &run.Step{
 		ID:        "write",
 		SessionID: "s",
 		State:     board.Running,
 		Agents:    []board.RunStep{{State: board.Running, StartedAt: at(12)}},
 	}
-	sign := &run.Step{ID: "sign", SessionID: "s", State: board.NotBegun}
+	then := func(minute int) time.Time { return testkit.Get(time.Parse(time.RFC3339Nano, *at(minute))).Must(t) }
+	asked := func(from int, to *time.Time) *judging.Submission {
+		return &judging.Submission{Turns: []judging.Turn{{With: judging.ByPerson, At: then(from), EndedAt: to}}}
+	}
+	sign := &run.Step{
+		ID:        "sign",
+		SessionID: "s",
+		State:     board.WaitingForYou,
+		Agents: []board.RunStep{
+			{State: board.Completed, StartedAt: at(13), EndedAt: at(16)},
+			{State: board.Completed, StartedAt: at(10), EndedAt: at(12)},
+			{State: board.Failed, StartedAt: at(8), EndedAt: at(9)},
+		},
+		Session:  &machine.State{},
+		Progress: &machine.StepProgress{Submissions: []*judging.Submission{asked(15, new(then(17))), asked(18, nil)}},
+	}
+	last := &run.Step{ID: "last", SessionID: "s", State: board.NotBegun}
 	v := &runView{View: &run.View{
 		RunReply: &board.RunReply{},
 		Live:     true,
-		Tree:     run.Tree{SessionID: "s", Entries: [][]*run.Step{{plan}, {write, sign}}},
+		Tree:     run.Tree{SessionID: "s", Entries: [][]*run.Step{{plan}, {write, sign}, {last}}},
 	}}
 	line := v.timelineAt(now)
 	testkit.Same(t, line.Lanes[0].Bars, []bar{
-		{0, 250, "failed", "failed, 5 min"}, {250, 250, "limit", "waited for a limit, 5 min"},
-		{500, 100, "completed", "completed, 2 min"},
+		{0, 25, "failed", "failed, 5 min"}, {25, 25, "limit", "waited for a limit, 5 min"},
+		{50, 10, "completed", "completed, 2 min"},
 	})
-	testkit.Same(t, line.Lanes[1].Bars, []bar{{600, 400, "running", "running, 8 min"}})
-	testkit.Equal(t, line.Lanes[2].Summary(), "not begun")
-	testkit.Same(t, line.Ticks, []string{"0", "5 min", "10 min", "15 min", "20 min"})
+	testkit.Same(t, line.Lanes[1].Bars, []bar{{60, 40, "running", "running, 8 min"}})
+	testkit.Same(t, line.Lanes[2].Bars, []bar{{40, 5, "failed", "failed, 1 min"},
+		{50, 10, "unfinished", "ended, step not finished, 2 min"}, {65, 15, "completed", "completed, 3 min"},
+		{75, 10, "person", "waited for a person, 2 min"}, {90, 10, "person", "waited for a person, 2 min"}})
+	testkit.Equal(t, line.Lanes[3].Summary(), "not begun")
+	testkit.Same(t, line.Ticks, []string{"0s", "5m", "10m", "15m", "20m"})
+
+	// The labels of the axis are short, and none is there twice, however long a run is.
+	for length := time.Duration(0); length < 1000*24*time.Hour; length += length/7 + time.Second {
+		scaled := scale(length)
+		testkit.True(t, scaled >= length && scaled > 0, "%v becomes %v", length, scaled)
+		for i := range ticks + 1 {
+			label := zeros.Replace((scaled * time.Duration(i) / ticks).String())
+			testkit.True(t, len(label) <= 6, "%v: %q", length, label)
+		}
+	}
+
+	// The items of a list share a lane.
+	list := &run.Step{ID: "each", State: board.Running, List: &run.List{AtOnce: 2, Items: []*run.Item{
+		{State: board.Completed}, {State: board.Running}}},
+		Nested: []run.Tree{{Entries: [][]*run.Step{{plan}, {write}}}}}
+	v.Tree.Entries = [][]*run.Step{{list}}
+	testkit.Same(t, v.timelineAt(now).Lanes[0].Bars,
+		[]bar{{0, 100, "running", "2 items, 2 at once: 1 completed, 1 running, 20 min"}})
+	v.Tree.Entries = [][]*run.Step{{plan}, {write, sign}, {last}}
 
 	views := testkit.Get(parseViews()).Must(t)
 	var page bytes.Buffer
-	testkit.Must(t, views.templates["work"].ExecuteTemplate(&page, "lanes", line))
-	testkit.Contains(t, page.String(), `<rect class="bar-limit" x="250" y="0" width="250" height="10">`, "the page")
+	testkit.Must(t, views.templates["work"].ExecuteTemplate(&page, "lanes", v))
+	testkit.ContainsAll(t, page.String(), []string{` fill="url(#hatch)" `, `7 min · $0.42</span>`,
+		"</svg> not finished</li>"}, "the page")
 }

@@ -240,7 +240,11 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
-	defer s.followOutputs(r.Context(), session.CallerOf(r.Context()), on)()
+	follow := s.followOutputs
+	if s.Chooser != nil {
+		follow = s.followProjects
+	}
+	defer follow(r.Context(), session.CallerOf(r.Context()), on)()
 	for {
 		last, more := s.feed.changed(on)
 		if last > at {
@@ -275,7 +279,7 @@ type edits struct {
 const lookEvery = time.Second
 
 // look touches the topics of what has changed since the last look, and the sources' topic while executions run. It
-// costs a few stats.
+// costs a few stats, and a look at each server that moved an active session.
 func (s *Site) look(ctx context.Context) {
 	if now, err := s.Config(ctx); err == nil && s.edits.config.Swap(now) != now {
 		s.Touch(configTopic)
@@ -283,11 +287,26 @@ func (s *Site) look(ctx context.Context) {
 	if now := s.Jobs(ctx); s.edits.jobs.Swap(now) != now {
 		s.Touch(jobsTopic)
 	}
+	s.lookAtServers(ctx)
 	if s.Sources != nil {
 		if now, _ := s.Sources.Offer(ctx); s.edits.offer.Swap(now) != now || s.Sources.Runs.Going() {
 			s.Touch(sourcesTopic)
 		}
 	}
+}
+
+// lookAtServers reports the active sessions whose servers have ended, or are back, since they were read.
+func (s *Site) lookAtServers(ctx context.Context) {
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
+	inUse := s.Engine.Stores.InUse(ctx)
+	var changes []store.Change
+	for id, i := range s.index.all {
+		if i.Status == "active" && inUse(&i.Session) != i.InUse {
+			changes = append(changes, store.Change{Kind: store.SessionChanged, ID: id})
+		}
+	}
+	s.feed.batch(changes, false)
 }
 
 // outputTopic is the topic of what the agent of an attempt prints, which the feed of the stores does

@@ -15,6 +15,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/codes"
 	"deepwork/session/judging"
 	"deepwork/session/show"
@@ -124,7 +125,7 @@ func indented(text []byte) (string, bool) {
 
 // renderChanges fills in what has changed in the file, in about so many bytes, and returns how many it takes.
 func (f *handedFile) renderChanges(room int) (size int) {
-	for _, file := range parseDiff("", "diff --git a/f b/f\n"+f.Diff) { // no line without a diff
+	for _, file := range parseDiff(attempt.RepoDiff{Diff: "diff --git a/f b/f\n" + f.Diff}) { // no line without a diff
 		for _, l := range file.Lines {
 			if size += len(l.Text) + lineBytes; size > room {
 				f.Cut = true

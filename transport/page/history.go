@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,10 +24,14 @@ const maxHistory = 25
 // A historyPage shows everything that has run, the newest first, filtered by the URL.
 type historyPage struct {
 	Kind, State, Workflow, Who, Text string // the filters; "" means all
-	Filtered                         bool
-	Rows                             []historyRow
-	Newer                            bool   // it is not the first page
-	Older                            string // the URL of the next one, "" if it is the last
+	Days, Since, Until               string // when it began: in the last days, and from one day to another
+
+	Workflows []string // to choose from
+	Filtered  bool
+	Totals    task.HistoryTotals // of all that the filters select
+	Rows      []historyRow
+	Newer     bool   // it is not the first page
+	Older     string // the URL of the next one, "" if it is the last
 }
 
 // A historyRow is a session, an attempt or a run.
@@ -47,6 +53,9 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 		Workflow: get("workflow"),
 		Who:      get("who"),
 		Text:     get("q"),
+		Days:     get("days"),
+		Since:    get("since"),
+		Until:    get("until"),
 	}
 	q := task.HistoryQuery{Kind: p.Kind, State: p.State, Identity: p.Who, Text: p.Text, Limit: maxHistory + 1}
 	if job, name, both := strings.Cut(p.Workflow, "/"); both {
@@ -57,14 +66,22 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 	if s.Board == nil {
 		q.Kind = task.HistorySession
 	}
+	p.between(&q, time.Now())
 	if at, id, ok := strings.Cut(get("from"), " "); ok {
 		if before, err := task.ParseTime(at); err == nil { // else from the newest
 			q.Before, q.AfterID, p.Newer = before, id, true
 		}
 	}
 	rows, err := s.Engine.Stores.Database.Board().For(who).History(ctx, q)
+	if err == nil {
+		p.Totals, err = s.totals(ctx, who, q)
+	}
 	if err != nil {
 		return nil, board.Fault("listing what has run", err)
+	}
+	p.Workflows = s.workflows(ctx)
+	if p.Workflow != "" && !slices.Contains(p.Workflows, p.Workflow) {
+		p.Workflows = append(p.Workflows, p.Workflow)
 	}
 
 	asked.Del("from")
@@ -98,6 +115,61 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 	}, nil
 }
 
+// A totalsKey says what totals are about, and as of which number of the feed.
+type totalsKey struct {
+	at  uint64
+	who session.Caller
+	q   task.HistoryQuery
+}
+
+// knownTotals are the totals that were added up last: a page is often read again before anything changes.
+type knownTotals struct {
+	totalsKey
+	totals task.HistoryTotals
+}
+
+func (s *Site) totals(ctx context.Context, who session.Caller, q task.HistoryQuery) (task.HistoryTotals, error) {
+	q.Before, q.AfterID, q.Limit = time.Time{}, "", 0
+	key := totalsKey{s.feed.position(), who, q}
+	if last := s.lastTotals.Load(); last != nil && last.totalsKey == key {
+		return last.totals, nil
+	}
+
+	totals, err := s.Engine.Stores.Database.Board().For(who).HistoryTotals(ctx, q)
+	if err == nil {
+		s.lastTotals.Store(&knownTotals{key, totals})
+	}
+	return totals, err
+}
+
+// between sets when what a query selects began. What is neither a number nor a day of the calendar is no filter.
+func (p *historyPage) between(q *task.HistoryQuery, now time.Time) {
+	day := func(text string, days int) time.Time {
+		at, err := time.ParseInLocation(time.DateOnly, text, now.Location())
+		if err != nil {
+			return time.Time{}
+		}
+		return at.AddDate(0, 0, days)
+	}
+	q.Since, q.Until = day(p.Since, 0), day(p.Until, 1)
+	days, _ := strconv.Atoi(p.Days)
+	if since := now.Truncate(time.Minute).AddDate(0, 0, -days); days > 0 && since.After(q.Since) {
+		q.Since = since
+	}
+}
+
+// Took returns how long half of what has ended took at most, "" if nothing has ended.
+func (p *historyPage) Took() string {
+	if p.Totals.Seconds == nil {
+		return ""
+	}
+	end := time.Time{}.Add(time.Duration(*p.Totals.Seconds * float64(time.Second)))
+	return duration(time.Time{}, &end)
+}
+
+// Rate returns the share of what was judged that passed at the first try, in percent.
+func (p *historyPage) Rate() int { return 100 * p.Totals.FirstTry / max(p.Totals.Judged, 1) }
+
 func (s *Site) historyRow(of task.HistoryRow) historyRow {
 	row := historyRow{HistoryRow: of, Link: "/attempts/" + of.ID, Started: stamp(of.StartedAt)}
 	row.Title = jsontext.Clip(cmp.Or(of.Title, of.ID), 200)
@@ -130,6 +202,9 @@ func (p *historyPage) With(name, value string) string {
 		"workflow": p.Workflow,
 		"who":      p.Who,
 		"q":        p.Text,
+		"days":     p.Days,
+		"since":    p.Since,
+		"until":    p.Until,
 	} {
 		if filter == name {
 			current = value

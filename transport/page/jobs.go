@@ -2,22 +2,25 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"html/template"
 	"net/http"
 	"strconv"
-	"time"
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/machine"
+	"deepwork/session/run"
 	"deepwork/session/show"
 	"deepwork/session/store"
+	"deepwork/session/workflow"
 )
 
 // jobsTopic is the topic of changes of the job folders.
@@ -54,7 +57,8 @@ type stepText struct {
 // A runStats says how a workflow has gone: how many of its ended sessions are complete.
 type runStats struct {
 	Done, Ended, Open int
-	Last              time.Time // when one last moved
+	Newest            *workflow.SessionInfo  // the one that moved last
+	States            map[string]board.State // of its steps by id, on the page of a job
 }
 
 // workflowStats returns the stats of workflows by job/workflow, from the sessions that a caller sees; nil while the
@@ -73,7 +77,7 @@ func (s *Site) workflowStats(ctx context.Context, who session.Caller) (map[strin
 
 		name := i.Job + "/" + i.Workflow
 		if of[name] == nil {
-			of[name] = &runStats{Last: i.UpdatedAt} // the last one that moved is first
+			of[name] = &runStats{Newest: i}
 		}
 		switch i.Status {
 		case "active":
@@ -141,6 +145,11 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if p.Ran, err = s.workflowStats(ctx, who); err != nil {
 		return nil, err
 	}
+	for _, ran := range p.Ran {
+		if i := ran.Newest; p.Job != nil && i.Job == p.Name {
+			ran.States = s.statesOf(ctx, who, i)
+		}
+	}
 	if p.Start, err = s.runForm(ctx, who, p.Job, r.URL.Query().Get("run")); err != nil {
 		return nil, err
 	}
@@ -150,6 +159,24 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 		data:   p,
 		topics: []string{jobsTopic, configTopic, store.SessionChanged},
 	}, nil
+}
+
+// statesOf returns the states of the steps of a session, or of the run that it is of, by their ids.
+func (s *Site) statesOf(ctx context.Context, who session.Caller, i *workflow.SessionInfo) map[string]board.State {
+	of := &board.RunReply{SessionID: &i.ID, Open: true}
+	if s.Board != nil && i.AttemptID != "" {
+		if r, err := s.Board.GetRun(ctx, who, board.RunArgs{RunID: i.AttemptID}); err == nil { // else an agent leads it
+			of = r
+		}
+	}
+	v := run.Look(ctx, of, s.Engine, nil)
+	states := map[string]board.State{}
+	v.Tree.Each(func(x *run.Step, _ int) {
+		if x.SessionID == i.ID {
+			states[x.Base()] = run.MoreUrgent(x.State, cmp.Or(states[x.Base()], x.State))
+		}
+	})
+	return states
 }
 
 // texts sets the instructions of the steps, or of one step with the text that an agent reads, as far as they fit on the

@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,12 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
+	"deepwork/transport/web"
 )
 
 const (
@@ -29,19 +30,22 @@ const (
 
 // An item is an entry of a list of the page Now.
 type item struct {
-	Kind   string // what it is, in a word or two
-	Title  string
-	About  string
-	Link   string
-	Status string
-	Since  time.Time
-	// Command is what a person runs in a terminal, "" if the page behind the link is enough.
+	Kind    string // what it is, in a word or two
+	Title   string
+	Project string // its name, on a page of several projects
+	About   string
+	Others  int // how many more things of the same piece of work need a person
+	Link    string
+	Status  string
+	Since   time.Time
+	// Command is what a person runs in a terminal or says to an agent, "" if the page behind the link is enough.
 	Command string
 	Do      *personAction // what a person can do about it in its row, nil if nothing
 	Step    string        // where its workflow is, such as step 2 of 5
 	Changes *diffstat
 	Cost    *board.Cost
 
+	piece         string                // the id of its piece of work, which has one row
 	attempt, task string                // ids, "" if it has none
 	step          string                // the step that About ends with, "" if with none
 	flow          *workflow.SessionInfo // its workflow, nil if it has none or that is not known here
@@ -57,26 +61,6 @@ type personAction struct {
 	Right  string            // that it needs, as for frame.May
 }
 
-// The groups of what needs a person, in the order shown: first what keeps most others waiting.
-const (
-	blocksAll = iota
-	asksPerson
-	hasStopped
-	hasConflicts
-	toReview
-	toMerge
-)
-
-// groups are the headings of what needs a person.
-var groups = []string{
-	blocksAll:    "Holds up agents",
-	asksPerson:   "An agent waits for your answer",
-	hasStopped:   "Stopped",
-	hasConflicts: "Conflicts",
-	toReview:     "To review",
-	toMerge:      "Done, to merge",
-}
-
 // matches reports whether an item has each word of a filter.
 func (i *item) matches(filter string) bool {
 	text := strings.ToLower(i.Kind + " " + i.Title + " " + i.About + " " + i.Status)
@@ -87,11 +71,13 @@ func (i *item) matches(filter string) bool {
 
 // A nowList is a list of the page Now: what is shown of it, and how many there are.
 type nowList struct {
-	Name, Title, None string
+	Name, Title, Hint string
+	None              string // said of an empty one, which without it is not shown
 	Items             []*item
 	Total             int
 	More              int    // items that follow
-	Next              string // the page with these
+	Next              string // the page with these, or with all
+	Alone             bool   // other lists are not shown
 }
 
 // A nowGroup has the items of a list that need the same from a person; without a title, all of them.
@@ -121,6 +107,8 @@ type nowPage struct {
 	Only   string // the name of the one list that is shown, "" for all
 	Lists  []nowList
 	Empty  bool
+	// Connect is the URL for the clients of a caller with a token who has nothing yet, else "".
+	Connect string
 }
 
 func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
@@ -134,26 +122,26 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 		return nil, err
 	}
 
-	asks := map[string]bool{} // the sessions that wait for a person, among others
-	for _, a := range waits {
-		asks[a.ID] = true
+	of := flowsOf(sessions)
+	needs := needsOf(waits, of)
+	taken := map[string]bool{} // the pieces of work that need a person
+	for _, i := range needs {
+		taken[i.piece] = true
 	}
 
-	of := workflowsOf(sessions, asks)
-	needs := xslices.Map(waits, func(a board.Attention) *item { return attentionItem(a, of[a.ID]) })
-	slices.SortStableFunc(needs, func(a, b *item) int { return cmp.Compare(a.group, b.group) })
-
-	var working, recent []*item
+	var working, idle, recent []*item
 	for _, i := range sessions {
-		switch {
-		case i.AttemptID != "" || asks[i.ID] || !sees(who, i): // the first is shown with its attempt
+		switch row := sessionItem(i); {
+		case i.AttemptID != "" || taken[of.piece(i.ID)] || of.nested(i) || !sees(who, i): // shown with another row
+		case row.Status == idleStatus:
+			idle = append(idle, row)
 		case i.Status == "active":
-			working = append(working, sessionItem(i))
+			working = append(working, row)
 		default:
-			recent = append(recent, sessionItem(i))
+			recent = append(recent, row)
 		}
 	}
-	under, over, err := s.work(ctx, who, needs)
+	under, over, err := s.work(ctx, who, taken)
 	if err != nil {
 		return nil, err
 	}
@@ -162,15 +150,19 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	p := &nowPage{
 		Filter: strings.TrimSpace(asked.Get("q")),
 		Only:   asked.Get("list"),
-		Empty:  len(needs)+len(working)+len(recent) == 0,
+		Empty:  len(needs)+len(working)+len(idle)+len(recent) == 0,
+	}
+	if p.Empty && !who.Owner {
+		p.Connect = mcpURL(r)
 	}
 	from, _ := strconv.Atoi(asked.Get("from")) // else from the first
 	for _, l := range []nowList{
 		{Name: "needs", Title: "Needs you", None: "Nothing waits for you.", Items: needs},
 		{Name: "working", Title: "Working", None: "No session or agent is at work.", Items: working},
+		{Name: "idle", Title: "Idle", Hint: "No server is open for these. To go on, say to your agent:", Items: idle},
 		{Name: "recent", Title: "Recently finished", None: "Nothing has finished yet.", Items: recent},
 	} {
-		if p.Only == "" || p.Only == l.Name {
+		if p.Only == l.Name || p.Only == "" && (l.None != "" || len(l.Items) > 0) {
 			p.Lists = append(p.Lists, l.part(p.Filter, p.Only != "", from))
 		}
 	}
@@ -179,30 +171,65 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	}
 	return &shown{
 		view:  "now",
-		title: "Now",
+		title: titled("Now", len(needs)),
 		data:  p,
 		topics: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged,
 			configTopic, changesTopic},
 	}, nil
 }
 
-// workflowsOf returns some sessions by their ids and, by the ids of attempts, the root session of each that moved last.
-func workflowsOf(newest []*workflow.SessionInfo, some map[string]bool) map[string]*workflow.SessionInfo {
-	of := map[string]*workflow.SessionInfo{}
+// titled returns the title of a page for a browser's tab, with how many items need a person.
+func titled(title string, needs int) string {
+	if needs == 0 {
+		return title
+	}
+	return fmt.Sprintf("(%d) %s", needs, title)
+}
+
+// mcpURL returns the URL at which clients connect to the server, as the browser reaches it.
+func mcpURL(r *http.Request) string {
+	scheme := "http"
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host + web.Link(r, "/mcp")
+}
+
+// flows are sessions by their ids and, by the ids of attempts, the root session of each that moved last.
+type flows map[string]*workflow.SessionInfo
+
+func flowsOf(newest []*workflow.SessionInfo) flows {
+	of := make(flows, len(newest))
 	for _, i := range newest {
+		of[i.ID] = i
 		if i.AttemptID != "" && i.Parent == "" && of[i.AttemptID] == nil {
 			of[i.AttemptID] = i
-		}
-		if some[i.ID] {
-			of[i.ID] = i
 		}
 	}
 	return of
 }
 
+// piece returns the id of the piece of work that a session or an attempt belongs to: the attempt's or, without one,
+// that of the outermost session.
+func (f flows) piece(id string) string {
+	for up := f[id]; up != nil && up.ID != up.Parent; up = f[up.Parent] {
+		id = cmp.Or(up.AttemptID, up.ID)
+		if up.AttemptID != "" {
+			break
+		}
+	}
+	return id
+}
+
+// nested reports whether a session is shown with the one that it is nested in: not if only that has ended.
+func (f flows) nested(i *workflow.SessionInfo) bool {
+	root := f.piece(i.ID)
+	return root != i.ID && (i.Status != "active" || f[root].Status == "active")
+}
+
 // detail adds to the shown items where their workflows are, what they changed and what they cost.
 func (s *Site) detail(
-	ctx context.Context, who session.Caller, lists []nowList, of map[string]*workflow.SessionInfo,
+	ctx context.Context, who session.Caller, lists []nowList, of flows,
 ) error {
 	var tasks []string
 	for _, l := range lists {
@@ -220,8 +247,8 @@ func (s *Site) detail(
 			if l.Name == "needs" && i.attempt != "" && s.Board != nil {
 				var current bool
 				i.Changes, current = s.changes.current(i.attempt)
-				if current && i.Changes != nil && i.group == toMerge {
-					i.merges()
+				if current && i.Changes != nil && i.group >= toReview {
+					i.counted()
 				}
 			}
 		}
@@ -245,7 +272,7 @@ func (l nowList) part(filter string, alone bool, from int) nowList {
 		l.Items = slices.DeleteFunc(l.Items, func(i *item) bool { return !i.matches(filter) })
 		l.None = "Nothing here matches the filter."
 	}
-	l.Total = len(l.Items)
+	l.Alone, l.Total = alone, len(l.Items)
 	most := maxItems
 	if alone {
 		most = maxAlone
@@ -254,37 +281,28 @@ func (l nowList) part(filter string, alone bool, from int) nowList {
 	}
 	from = min(max(from, 0), l.Total)
 	to := min(from+most, l.Total)
-	if l.Items, l.More = l.Items[from:to], l.Total-to; l.More > 0 {
-		l.Next = "/?" + url.Values{"list": {l.Name}, "q": {filter}, "from": {strconv.Itoa(to)}}.Encode()
+	l.Items, l.More = l.Items[from:to], l.Total-to
+	if l.More == 0 {
+		return l
 	}
+	next := url.Values{"list": {l.Name}, "q": {filter}}
+	if alone {
+		next.Set("from", strconv.Itoa(to))
+	}
+	l.Next = "/?" + next.Encode()
 	return l
 }
 
-// waits returns what needs the caller; without the task board, the steps of sessions alone.
-func (s *Site) waits(ctx context.Context, who session.Caller) (all []board.Attention, err error) {
-	if s.Board != nil {
-		r, err := s.Board.NeedsAttentionBy(ctx, who, s.Engine.Awaiting)
-		if err != nil {
-			return nil, err
-		}
-		return r.Items, nil
-	}
-
-	steps, err := s.Engine.Awaiting(ctx, who, nil)
-	return xslices.Map(steps, board.StepAttention), err
-}
+// idleStatus is the status of a session whose server has ended.
+const idleStatus = "idle"
 
 func sessionItem(i *workflow.SessionInfo) *item {
 	about, step := i.Job+"/"+i.Workflow, ""
 	if i.Status == "active" {
 		about += ", step " + i.Step
 		step = i.Step
-		if i.MovedBy != "" && !i.InUse {
-			about += "; the server that moved it last has ended"
-			step = ""
-		}
 	}
-	return &item{
+	row := &item{
 		Kind:   "session",
 		Title:  i.Goal,
 		About:  about,
@@ -294,125 +312,31 @@ func sessionItem(i *workflow.SessionInfo) *item {
 		step:   step,
 		flow:   i,
 	}
+	if i.Status == "active" && i.MovedBy != "" && !i.InUse {
+		row.Status, row.Command = idleStatus, "Go on with session "+i.ID
+	}
+	return row
 }
 
-// attentionKinds describe what needs a person: what it is, its status, what to do, and its group.
-var attentionKinds = map[string]struct {
-	kind, status, about string
-	group               int
-}{
-	board.AttentionFailed: {"agent", "", "read its last messages, then send a follow-up or start another",
-		hasStopped},
-	board.AttentionConflicts: {"agent", "", "resolve them, or undo the merge", hasConflicts},
-	board.AttentionRun:       {"run", "", "", hasStopped},
-	board.AttentionReview:    {"agent", "", "", toReview},
-	board.AttentionStep: {"session", string(board.WaitingForYou),
-		"its review failed: override it, or have the agent do it again", asksPerson},
-	board.AttentionSource: {"execution", string(board.WaitingForYou), "answer it at that system", asksPerson},
-	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal",
-		blocksAll},
-	board.AttentionLimit:  {"run", "", "it is tried again a few times, then it stops and asks you", hasStopped},
-	board.AttentionBudget: {"budget", "reached", "no agent starts until you raise it", blocksAll},
-}
-
-// attentionItem returns the item for something that needs a person, with a link to its page. of is its attempt's
-// workflow, or nil.
-func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
-	words := attentionKinds[a.Kind]
-	i := &item{
-		Kind:    words.kind,
-		Status:  words.status,
-		About:   words.about,
-		group:   words.group,
-		Title:   a.Title,
-		Link:    a.Page(),
-		Command: a.Command,
-		task:    a.TaskID,
-		flow:    of,
-	}
-	if a.Why != nil {
-		i.About, _, _ = strings.Cut(*a.Why, "\n")
-	}
-	if a.Since != nil {
-		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
-	}
-	switch a.Kind {
-	case board.AttentionStep:
-		i.Command = ""
-		i.Do = &personAction{Label: "Decide…", Link: i.Link, Right: "person"}
-		if a.Waits.Review && !a.Waits.Rounds {
-			i.Do.Label = "Pass…"
-		}
-		return i
-	case board.AttentionUntrusted:
-		i.Do = &personAction{Label: "Read…", Link: i.Link}
-		return i
-	case board.AttentionSource:
-		i.Do = &personAction{Label: "Open", Link: i.Link}
-		return i
-	case board.AttentionBudget:
-		return i
-	}
-	i.Command = ""
-	i.Status = string(*a.State)
-	i.attempt = a.ID
-	if a.End != nil {
-		i.Kind = "run"
-	}
-	i.Do = &personAction{Label: "Open", Link: i.Link}
-	switch {
-	case a.Kind == board.AttentionRun:
-		i.Do = &personAction{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
-		if *a.State == board.Paused { // which needs a larger budget
-			i.Do = &personAction{Label: "Resume…", Link: i.Link + "#resume", Right: "agents"}
-		}
-	case a.Kind == board.AttentionConflicts:
-		i.Do.Label = "Resolve…"
-	case a.Kind == board.AttentionReview && (a.End != nil || of != nil && of.Status == "completed"):
-		i.group, i.About = toMerge, "its workflow is complete"
-		i.Do = &personAction{Label: "Merge…", Link: i.Link + "?tab=changes", Right: "merge"}
-		if a.InPlace {
-			i.Do = doneDeed(a.TaskID)
-		}
-	case a.Kind == board.AttentionReview:
-		i.Do.Label = "Review"
-	}
-	return i
-}
-
-// merges offers what fits the changes, which were just counted: a merge by one click only has what is committed.
-func (i *item) merges() {
-	switch {
-	case i.Changes.Files == 0:
-		i.Do = doneDeed(i.task)
-	case !i.Changes.Loose && i.Do.Right == "merge":
-		i.Do = &personAction{Label: "Merge", Post: i.Link + "/git/merge", Right: "merge"}
-	}
-}
-
-// doneDeed moves a task to done.
-func doneDeed(task string) *personAction {
-	return &personAction{Label: "Done", Post: "/tasks/" + task, Fields: map[string]string{"status": "done"}}
-}
-
-// work returns the attempts and remote executions in progress, and the ended ones that no item of needs is about.
-func (s *Site) work(ctx context.Context, who session.Caller, needs []*item) (working, recent []*item, err error) {
+// work returns the attempts and remote executions in progress, and those that have ended, without what is taken:
+// shown in another list.
+func (s *Site) work(
+	ctx context.Context, who session.Caller, taken map[string]bool,
+) (working, recent []*item, err error) {
 	if s.Board != nil {
 		open, ended, err := s.Board.Work(ctx, who)
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, w := range open {
-			// What waits for a person is among what needs one.
-			if state := s.Board.StateOf(&w.Situation); state.Open() && state != board.WaitingForYou {
+			if state := s.Board.StateOf(&w.Situation); state.Open() && !taken[w.AttemptID] {
 				working = append(working, workItem(w, state))
 			}
 		}
 
 		for _, w := range ended {
-			i := workItem(w, s.Board.StateOf(&w.Situation))
-			if !slices.ContainsFunc(needs, func(n *item) bool { return n.Link == i.Link }) {
-				recent = append(recent, i)
+			if !taken[w.AttemptID] {
+				recent = append(recent, workItem(w, s.Board.StateOf(&w.Situation)))
 			}
 		}
 	}
@@ -430,9 +354,11 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []*item) (wor
 				Status: string(x.State),
 				Since:  x.StartedAt,
 			}
-			if x.EndedAt == nil {
+			switch {
+			case taken[x.ExecutionID]:
+			case x.EndedAt == nil:
 				working = append(working, i)
-			} else {
+			default:
 				i.Since = *x.EndedAt
 				recent = append(recent, i)
 			}

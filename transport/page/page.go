@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/actor/wait"
@@ -56,7 +57,8 @@ type Options struct {
 	// Key signs what pages send back with their forms. It is the same after a restart.
 	Key    []byte
 	Logger *slog.Logger
-	// Chooser lists projects: there are no other pages then, and only Callers, Key and Logger are needed.
+	// Chooser is for a server of several projects: then no other page is served, and only Callers, Key and Logger are
+	// needed.
 	Chooser *Chooser
 }
 
@@ -71,6 +73,7 @@ type Site struct {
 	edits         edits
 	changes       *changes
 	workflowCache sync.Map // workflows by the hash of their definitions: *job.Workflow
+	lastTotals    atomic.Pointer[knownTotals]
 	chosen        sync.Map // the folders of projects by the paths of their pages: string
 }
 
@@ -109,6 +112,7 @@ func (s *Site) pages() {
 
 	if s.Chooser != nil {
 		s.page("GET /{$}", s.projects)
+		s.mux.HandleFunc("GET /events", s.authenticated(s.events))
 		s.mux.HandleFunc("/projects/{id}", s.project)
 		s.mux.HandleFunc("/projects/{id}/{page...}", s.project)
 		return
@@ -169,6 +173,9 @@ func (s *Site) pages() {
 	s.post("/attempts/{attempt_id}/git/merge", integrate(s, merge.Merge))
 	s.post("/attempts/{attempt_id}/git/rebase", integrate(s, merge.Rebase))
 	s.post("/attempts/{attempt_id}/git/abort", integrate(s, merge.Abort))
+	s.post("/attempts/{attempt_id}/git/take", integrate(s, merge.Take))
+	s.post("/attempts/{attempt_id}/git/untake", integrate(s, merge.Untake))
+	s.post("/attempts/{attempt_id}/git/conclude", integrate(s, merge.Conclude))
 	s.post("/attempts/{attempt_id}/git/push", integrate(s, merge.Push))
 	s.post("/attempts/{attempt_id}/git/target", integrate(s, merge.ChangeTarget))
 }

@@ -114,8 +114,9 @@ type frame struct {
 	Assets   string
 	Notice   string // what an action that led here has to say
 	Version  string
-	Help     bool // the documentation is served
-	Others   bool // there is a list of projects
+	Help     bool       // the documentation is served
+	Others   bool       // there is a list of projects
+	Query    url.Values // of the URL
 	Data     any
 }
 
@@ -144,6 +145,7 @@ func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) 
 		Here:     (&url.URL{Path: r.URL.Path, RawQuery: query.Encode()}).RequestURI(),
 		Section:  section,
 		Assets:   s.views.assets,
+		Query:    query,
 		Data:     p.data,
 		Notice:   notice,
 		Version:  s.Version,

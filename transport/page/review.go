@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -32,14 +33,18 @@ const (
 	fileBytes = 600
 	// maxLine is how many bytes of a line a page shows.
 	maxLine = 4000
-	// maxFiles is how many changed files a page lists.
-	maxFiles = 200
+	// maxFiles is how many changed files a page lists, and maxSections how many of them it has a section of.
+	maxFiles    = 200
+	maxSections = 80
+	// maxUnfolded is how many changed lines a file may have to be shown among others.
+	maxUnfolded = 250
 )
 
 // A review is what an attempt has changed, and the comments on it.
 type review struct {
 	Tree     folder
 	Diffs    []fileDiff
+	Stat     *diffstat
 	Cut      bool   // a part of the diff is left out
 	Files    int    // changed files that are not in Tree
 	NextFile int    // the number of the first of these
@@ -54,47 +59,106 @@ func (s *Site) reviewOf(
 ) (v review, err error) {
 	asked := r.URL.Query()
 	v.Split, v.Path = asked.Get("diff") == "split", asked.Get("path")
-	args := merge.DiffArgs{Target: onAttempt(r), MaxBytes: new(maxDiff)}
-	if v.Path != "" {
-		args.Paths, args.MaxBytes = []string{v.Path}, new(merge.MaxDiff)
-		args.Text = new(asked.Has("text"))
-	}
-	diff, err := merge.Diff(ctx, s.Board, who, args)
+	files, more, err := s.changedFiles(ctx, who, onAttempt(r))
 	if err != nil {
 		return v, err
 	}
+	v.Stat = statOf(files, more)
+	v.fold(files)
 	comments, err := merge.CommentAttempt(ctx, s.Board, who, merge.CommentArgs{Target: onAttempt(r)})
 	if err != nil {
 		return v, err
 	}
-	v.Comments, v.Cut = comments.Comments, diff.Truncated
+	v.Comments = comments.Comments
 	for _, c := range v.Comments {
 		if !c.Queued {
 			v.Waiting++
 		}
 	}
 
-	for _, d := range diff.Diffs {
-		files := parseDiff(d.RepoName, d.Diff)
-		for i := range files {
-			files[i].RepoID = d.RepoID
-			if size, named := d.Binary[files[i].File]; named && size >= 0 {
-				files[i].Size = &size
-			}
-			files[i].place(v.Comments)
-			files[i].color()
-		}
-		v.Diffs = append(v.Diffs, files...)
+	if err := s.readLines(ctx, who, r, &v); err != nil {
+		return v, err
 	}
-
 	from, _ := strconv.Atoi(asked.Get("from")) // else from the first line
 	v.shorten(max(from, 0))
 	from, _ = strconv.Atoi(asked.Get("files")) // else from the first file
-	v.grow(a, max(from, 0))
+	v.grow(a, files, max(from, 0))
 	return v, nil
 }
 
-// shorten leaves out what does not fit on a page: the lines before a number, and files at the end.
+// fold chooses the files that the page has sections of. Those whose lines it shows are first; the others, which are
+// large or do not fit, are folded. files is sorted accordingly.
+func (v *review) fold(files []fileDiff) {
+	left := maxDiff
+	for i := range files {
+		f := &files[i]
+		size := fileBytes + lineBytes*(f.Added+f.Removed)
+		f.Folded = f.Added+f.Removed > maxUnfolded || size > left
+		if v.Path != "" {
+			f.Folded = f.File != v.Path
+		}
+		if !f.Folded {
+			left -= size
+		}
+	}
+	slices.SortStableFunc(files, func(a, b fileDiff) int {
+		order := map[bool]int{true: 1}
+		return order[a.Folded] - order[b.Folded]
+	})
+
+	v.Diffs = slices.Clone(files[:min(len(files), maxSections)])
+	v.Cut = len(files) > maxSections
+	if v.Path != "" {
+		v.Diffs = slices.DeleteFunc(v.Diffs, func(f fileDiff) bool { return f.Folded })
+	}
+}
+
+// readLines reads the lines of the files that are not folded.
+func (s *Site) readLines(ctx context.Context, who session.Caller, r *http.Request, v *review) error {
+	args := merge.DiffArgs{
+		Target:   onAttempt(r),
+		MaxBytes: new(merge.MaxDiff),
+		Text:     new(v.Path != "" && r.URL.Query().Has("text")),
+	}
+	for _, f := range v.Diffs {
+		if !f.Folded {
+			args.Paths = append(args.Paths, f.File)
+		}
+		if !f.Folded && f.Old != "" {
+			args.Paths = append(args.Paths, f.Old)
+		}
+	}
+	if len(args.Paths) == 0 {
+		return nil
+	}
+	diff, err := merge.Diff(ctx, s.Board, who, args)
+	if err != nil {
+		return err
+	}
+
+	v.Cut = v.Cut || diff.Truncated
+	for _, d := range diff.Diffs {
+		for _, read := range parseDiff(d) {
+			i := slices.IndexFunc(v.Diffs, func(f fileDiff) bool {
+				return f.RepoID == d.RepoID && f.File == read.File && !f.Folded
+			})
+			if i < 0 {
+				continue
+			}
+			f := &v.Diffs[i]
+			f.Note = read.Note
+			f.Lines = read.Lines
+			if size, named := d.Binary[f.File]; named && size >= 0 {
+				f.Size = &size
+			}
+			f.place(v.Comments)
+			f.color()
+		}
+	}
+	return nil
+}
+
+// shorten leaves out what does not fit on a page: the lines before a number, and those of files at the end.
 func (v *review) shorten(from int) {
 	left := maxDiff
 	for i := range v.Diffs {
@@ -109,10 +173,7 @@ func (v *review) shorten(from int) {
 				left -= lineBytes + sizeOf(c.Text)
 			}
 		}
-		if n == 0 && len(lines) > 0 {
-			v.Diffs, v.Cut = v.Diffs[:i], true
-			return
-		}
+		f.Folded = f.Folded || n == 0 && len(lines) > 0
 		f.Lines = lines[:n]
 		f.More = len(lines) - n
 		f.Next = from + n
@@ -140,7 +201,7 @@ func (f *fileDiff) place(all []merge.Comment) {
 }
 
 // grow makes the tree of the changed files, from a number on. Files that the page shows are links into it.
-func (v *review) grow(a *attempt.FullAttemptReply, from int) {
+func (v *review) grow(a *attempt.FullAttemptReply, files []fileDiff, from int) {
 	seen := map[[2]string]bool{}
 	v.NextFile = from + maxFiles
 	put := func(repo, file string, t treeFile) {
@@ -166,8 +227,12 @@ func (v *review) grow(a *attempt.FullAttemptReply, from int) {
 		}
 		v.Tree.add(dir, t)
 	}
-	for i, d := range v.Diffs {
-		put(d.Repo, d.File, treeFile{Link: fmt.Sprintf("#file-%d", i), Added: d.Added, Removed: d.Removed, Here: true})
+	for i, f := range files {
+		link := "?path=" + url.QueryEscape(f.File)
+		if i < len(v.Diffs) {
+			link = fmt.Sprintf("#file-%d", i)
+		}
+		put(f.Repo, f.File, treeFile{Link: link, Added: f.Added, Removed: f.Removed, Counted: true})
 	}
 
 	for _, repo := range a.Repos {
@@ -227,7 +292,7 @@ type folder struct {
 type treeFile struct {
 	Name, Link     string
 	Added, Removed int
-	Here           bool
+	Counted        bool
 	Comments       int
 }
 
@@ -263,23 +328,33 @@ func (f *folder) join() {
 
 // A fileDiff is the part of a diff that is about one file.
 type fileDiff struct {
+	merge.FileDiff
 	Repo, RepoID string
-	File         string // the new name, or the old one of a file that was deleted
-	Note         []string
 	Lines        []diffLine
-	Added        int
-	Removed      int
+	Folded       bool   // the lines are on a page of their own
 	More, Next   int    // lines that are left out, and the number of the first
 	Size         *int64 // in bytes, of a file that the diff only names
 }
 
-// A diffLine is a line of a diff. Old and New are its numbers, 0 on the side that lacks it.
+// A diffLine is a line of a diff.
 type diffLine struct {
-	Kind     string // add, del, same, hunk or note
-	Old, New int
-	Text     string
+	merge.DiffLine
 	HTML     template.HTML // the text in colors, "" for those of other kinds
 	Comments []merge.Comment
+}
+
+// parseDiff splits a diff into files.
+func parseDiff(d attempt.RepoDiff) (all []fileDiff) {
+	for _, f := range merge.ParseDiff(d.Diff) {
+		of := fileDiff{FileDiff: f, Repo: d.RepoName, RepoID: d.RepoID}
+		of.Note = xslices.Map(f.Note, show.Exact)
+		for _, l := range f.Lines {
+			l.Text = show.Exact(l.Text)
+			of.Lines = append(of.Lines, diffLine{DiffLine: l})
+		}
+		all = append(all, of)
+	}
+	return all
 }
 
 // color colors the lines, first those of the old file, then those of the new one.
@@ -302,99 +377,6 @@ func (f *fileDiff) color() {
 			f.Lines[i].HTML = template.HTML(lines[n])
 		}
 	}
-}
-
-// parseDiff splits the output of git diff into files.
-func parseDiff(repo, text string) (all []fileDiff) {
-	var f *fileDiff
-	var old, now int
-	inHunk := false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if name, ok := strings.CutPrefix(line, "diff --git "); ok {
-			all = append(all, fileDiff{Repo: repo, File: nameOf(name)})
-			f, inHunk = &all[len(all)-1], false
-			continue
-		}
-		if f == nil {
-			continue
-		}
-		if strings.HasPrefix(line, "@@ ") {
-			inHunk = true
-			old, now = hunkStart(line)
-			f.Lines = append(f.Lines, diffLine{Kind: "hunk", Text: show.Exact(line)})
-			continue
-		}
-		if !inHunk {
-			switch name, ok := strings.CutPrefix(line, "+++ "); {
-			case ok && name != "/dev/null":
-				f.File = unquote(name, "b/")
-			case ok, strings.HasPrefix(line, "index "), strings.HasPrefix(line, "--- "):
-			default:
-				f.Note = append(f.Note, show.Exact(line))
-			}
-			continue
-		}
-		line = show.Exact(strings.TrimSuffix(line, "\r"))
-		switch {
-		case strings.HasPrefix(line, "+"):
-			f.Lines = append(f.Lines, diffLine{Kind: "add", New: now, Text: line[1:]})
-			f.Added++
-			now++
-		case strings.HasPrefix(line, "-"):
-			f.Lines = append(f.Lines, diffLine{Kind: "del", Old: old, Text: line[1:]})
-			f.Removed++
-			old++
-		case strings.HasPrefix(line, "\\"):
-			f.Lines = append(f.Lines, diffLine{Kind: "note", Text: line})
-		default:
-			f.Lines = append(f.Lines, diffLine{Kind: "same", Old: old, New: now, Text: strings.TrimPrefix(line, " ")})
-			old++
-			now++
-		}
-	}
-	return all
-}
-
-// nameOf returns the new name in the heading "a/old b/new".
-func nameOf(names string) string {
-	if i := strings.LastIndex(names, ` "b/`); i >= 0 {
-		return unquote(names[i+1:], "b/")
-	}
-
-	// Without a rename both names are the same: then the second half is the name even if it has " b/".
-	half := len(names) / 2
-	if len(names)%2 == 1 && strings.HasPrefix(names[half:], " b/") && names[2:half] == names[half+3:] {
-		return names[half+3:]
-	}
-	if i := strings.LastIndex(names, " b/"); i >= 0 {
-		return names[i+3:]
-	}
-	return names
-}
-
-// unquote returns the name of a file as git prints it, in quotes if it has unusual characters.
-func unquote(name, prefix string) string {
-	name, _, _ = strings.Cut(name, "\t")
-	if plain, err := strconv.Unquote(name); err == nil {
-		name = plain
-	}
-	return strings.TrimPrefix(name, prefix)
-}
-
-// hunkStart reads the first numbers of "@@ -1,2 +3,4 @@".
-func hunkStart(line string) (old, now int) {
-	for _, word := range strings.Fields(line)[1:] {
-		number, _, _ := strings.Cut(word[1:], ",")
-		n, _ := strconv.Atoi(number)
-		switch word[0] {
-		case '-':
-			old = n
-		case '+':
-			return old, n
-		}
-	}
-	return old, now
 }
 
 // Pairs returns the lines of a file in two columns: what was removed beside what was added.

@@ -72,10 +72,10 @@ func (v *runView) fit(only string) {
 		x.Last = jsontext.Clip(x.Last, maxLast)
 	})
 	over := -maxSteps
-	v.Tree.Each(func(*run.Step, int) { over++ })
+	v.Tree.Rows(func(*run.Step, int) { over++ })
 	steps := func(entry []*run.Step) (n int) {
 		one := run.Tree{Entries: [][]*run.Step{entry}}
-		one.Each(func(*run.Step, int) { n++ })
+		one.Rows(func(*run.Step, int) { n++ })
 		return n
 	}
 	idle := func(entry []*run.Step, state board.State) bool {
@@ -91,10 +91,10 @@ func (v *runView) fit(only string) {
 	}
 
 	shown, size := 0, 0
-	v.Tree.Each(func(x *run.Step, _ int) {
+	v.Tree.Rows(func(x *run.Step, _ int) {
 		shown++
 		if shown <= maxTold {
-			all, _ := json.Marshal(x.Progress()) // about what a page shows of it
+			all, _ := json.Marshal(x.Progress) // about what a page shows of it
 			size += len(all)
 		}
 	})
@@ -120,19 +120,26 @@ func workflowAndTime(r *http.Request, a *attempt.RunWorkflowArgs) error {
 
 // resumeRun resumes an ended run, with the form's budgets if it has any.
 func (s *Site) resumeRun(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
-	var a attempt.RunWorkflowArgs
-	most, err := minutes(r)
-	if err = cmp.Or(err, fill(r, &a)); err != nil {
+	budget, err := budgetOf(r)
+	if err != nil {
 		return "", err
 	}
 	_, err = s.Board.ResumeRun(ctx, who, r.PathValue("attempt_id"), r.PostForm.Get("advice"), func(run *board.Run) {
 		if r.PostForm.Has("max_minutes") { // else the form has no budgets, and those of the run stay
-			run.MaxCostUSD = a.MaxCostUSD
-			run.MaxUnknown = a.MaxUnknown
-			run.MaxTime = most
+			run.MaxCostUSD = budget.MaxCostUSD
+			run.MaxUnknown = budget.MaxUnknown
+			run.MaxTime = budget.MaxTime
 		}
 	})
 	return s.withNotice(who, attemptURL(r), "The run goes on where it was."), err
+}
+
+// budgetOf returns a run with the budgets in a form, and nothing else.
+func budgetOf(r *http.Request) (*board.Run, error) {
+	var a attempt.RunWorkflowArgs
+	most, err := minutes(r)
+	err = cmp.Or(err, fill(r, &a))
+	return &board.Run{MaxCostUSD: a.MaxCostUSD, MaxUnknown: a.MaxUnknown, MaxTime: most}, err
 }
 
 // minutes returns how long a run may take, 0 for any time.

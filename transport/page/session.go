@@ -271,6 +271,9 @@ const childrenTopic = "children"
 // readSessions reads changed sessions while pages are open, and all at the start, so that the first page does not wait
 // for them.
 func (s *Site) readSessions(ctx context.Context) {
+	if s.Chooser != nil {
+		return
+	}
 	x := &s.index
 	x.mu.Lock()
 	defer x.mu.Unlock()

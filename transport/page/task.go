@@ -225,6 +225,9 @@ func changesOfTask(r *http.Request, a *board.UpdateTaskArgs) error {
 	if _, given := r.PostForm["description"]; given {
 		a.Description = new(r.PostForm.Get("description"))
 	}
+	if r.PostForm.Has("group") {
+		a.Group = new(r.PostForm.Get("group"))
+	}
 	return nil
 }
 
@@ -259,5 +262,9 @@ func executorAndRepos(r *http.Request, a *attempt.StartArgs) error {
 			TargetBranch: strings.TrimSpace(r.PostForm.Get("branch-" + repo)),
 		})
 	}
-	return nil
+	budget, err := budgetOf(r)
+	if budget.MaxCostUSD != nil || budget.MaxUnknown != nil || budget.MaxTime > 0 {
+		a.Budget = budget
+	}
+	return err
 }

@@ -1,12 +1,15 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"deepwork/actor/xslices"
 	"deepwork/session/board"
+	"deepwork/session/judging"
 	"deepwork/session/run"
 )
 
@@ -16,7 +19,7 @@ type timeline struct {
 	Ticks []string // how much time had passed, at equal distances from the begin to the end
 }
 
-// A lane is a step, with a bar for each of its agents and each of its waits.
+// A lane is a step, with a bar for each of its agents and each of its waits. The steps of items have one bar together.
 type lane struct {
 	*run.Step
 	Depth int // of the workflow that it is nested in, at most maxDepth
@@ -25,21 +28,24 @@ type lane struct {
 
 // Summary says what is in the lane, in words.
 func (l lane) Summary() string {
-	if len(l.Bars) == 0 {
+	switch {
+	case l.List != nil:
+		return l.List.Summary()
+	case len(l.Bars) == 0:
 		return word(l.State)
 	}
 	return strings.Join(xslices.Map(l.Bars, func(b bar) string { return b.Title }), "; ")
 }
 
-// A bar is a part of a lane, in thousandths of the timeline.
+// A bar is a part of a lane, in percent of the timeline.
 type bar struct {
-	X, Width    int
+	X, Width    float64
 	Kind, Title string
 }
 
 const (
-	// timelineLength is the length of a timeline, and shortest that of a bar that can still be seen.
-	timelineLength, shortest = 1000, 4
+	// shortest is the width of the shortest bar, which can still be seen, in percent.
+	shortest = .4
 	// maxDepth is how far nested workflows are indented.
 	maxDepth = 3
 	// ticks is how many parts the axis has.
@@ -59,7 +65,7 @@ func (v *runView) timelineAt(now time.Time) *timeline {
 	t := &timeline{}
 	var spans [][]span
 	var from, to time.Time
-	v.Tree.Each(func(s *run.Step, depth int) {
+	v.Tree.Rows(func(s *run.Step, depth int) {
 		of := v.spansOf(s, now)
 		for _, x := range of {
 			if from.IsZero() || x.from.Before(from) {
@@ -74,11 +80,11 @@ func (v *runView) timelineAt(now time.Time) *timeline {
 	if from.IsZero() {
 		return nil
 	}
-	length := max(to.Sub(from), time.Second)
-	at := func(when time.Time) int { return int(timelineLength * when.Sub(from).Seconds() / length.Seconds()) }
+	length := scale(to.Sub(from))
+	at := func(when time.Time) float64 { return 100 * when.Sub(from).Seconds() / length.Seconds() }
 	for i, of := range spans {
 		for _, x := range of {
-			begin := min(at(x.from), timelineLength-shortest)
+			begin := min(at(x.from), 100-shortest)
 			t.Lanes[i].Bars = append(t.Lanes[i].Bars, bar{
 				X:     begin,
 				Width: max(at(x.to)-begin, shortest),
@@ -87,11 +93,23 @@ func (v *runView) timelineAt(now time.Time) *timeline {
 			})
 		}
 	}
-	for i := range ticks + 1 {
-		t.Ticks = append(t.Ticks, duration(from, new(from.Add(length*time.Duration(i)/ticks))))
+	for i := range time.Duration(ticks + 1) {
+		t.Ticks = append(t.Ticks, zeros.Replace((length * i / ticks).String()))
 	}
-	t.Ticks[0] = "0"
 	return t
+}
+
+// zeros removes the units of a duration that are 0.
+var zeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")
+
+// scale returns a length that is not shorter, and whose parts have short labels.
+func scale(length time.Duration) time.Duration {
+	for _, n := range []time.Duration{1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600} {
+		if part := n * time.Second; length <= ticks*part {
+			return ticks * part
+		}
+	}
+	return length.Truncate(ticks*time.Hour) + ticks*time.Hour
 }
 
 // spansOf returns when agents worked on a step, the oldest first, and when it waited.
@@ -101,11 +119,24 @@ func (v *runView) spansOf(s *run.Step, now time.Time) (all []span) {
 		return at
 	}
 
+	if s.List != nil {
+		for _, entry := range s.Nested[0].Entries {
+			for _, one := range entry {
+				all = append(all, v.spansOf(one, now)...)
+			}
+		}
+		if len(all) > 0 {
+			from := slices.MinFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
+			to := slices.MaxFunc(all, func(a, b span) int { return a.to.Compare(b.to) })
+			all = []span{{from.from, to.to, string(s.State), s.List.Summary()}}
+		}
+		return all
+	}
 	next := now // when the try after it began
 	if !v.Live {
 		next = time.Time{}
 	}
-	for _, x := range s.Agents { // the newest first
+	for i, x := range s.Agents { // the newest first
 		from, to := read(x.StartedAt), read(x.EndedAt)
 		if from.IsZero() {
 			continue
@@ -119,11 +150,20 @@ func (v *runView) spansOf(s *run.Step, now time.Time) (all []span) {
 		if to.IsZero() {
 			to = now
 		}
-		all, next = append([]span{{from, to, string(x.State), word(x.State)}}, all...), from
+		kind, title := string(x.State), word(x.State)
+		if x.State == board.Completed && (i > 0 || s.State != board.Completed && s.State != board.WaitingForYou) {
+			kind, title = "unfinished", "ended, step not finished"
+		}
+		all, next = append([]span{{from, to, kind, title}}, all...), from
 	}
-	for _, w := range v.Kept.Waits {
-		if w.SessionID == s.SessionID && w.StepID == s.ID && w.Kind == board.WaitsForPerson {
-			all = append(all, span{w.Since, now, "person", "waits for a person"})
+	if s.Progress == nil {
+		return all
+	}
+	for _, u := range s.Progress.Submissions {
+		for _, turn := range u.Turns {
+			if turn.With == judging.ByPerson {
+				all = append(all, span{turn.At, *cmp.Or(turn.EndedAt, &now), "person", "waited for a person"})
+			}
 		}
 	}
 	return all

@@ -34,7 +34,7 @@ type part struct {
 // reviewers and people judge them. Only the newest tries are shown if there are many.
 func (v *runView) Tries(x *run.Step) (all []part) {
 	var handed []*judging.Submission
-	if p := x.Progress(); p != nil {
+	if p := x.Progress; p != nil {
 		handed = p.Submissions
 	}
 	tries := 0

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -124,8 +125,7 @@ func TestMessagesThatFit(t *testing.T) {
 func TestWhatNeedsAPerson(t *testing.T) {
 	complete := &workflow.SessionInfo{Session: store.Session{Status: "completed"}}
 	active := &workflow.SessionInfo{Session: store.Session{Status: "active", MovedBy: "gone"}}
-	testkit.Equal(t, sessionItem(active).Status, "active",
-		"of a session whose server has ended: only a budget pauses, and only runs")
+	testkit.Equal(t, sessionItem(active).Status, "idle", "of a session whose server has ended")
 
 	for _, c := range []struct {
 		a    board.Attention
@@ -188,7 +188,7 @@ func TestWhatNeedsAPerson(t *testing.T) {
 
 	merging := personAction{Label: "Merge…", Right: "merge"}
 	for want, i := range map[string]*item{
-		"Done":   {Changes: &diffstat{}, Do: &merging},
+		"Done":   {Changes: &diffstat{}, Do: &merging, About: "its workflow is complete"},
 		"Merge":  {Changes: &diffstat{Files: 1}, Do: &merging},
 		"Merge…": {Changes: &diffstat{Files: 1, Loose: true}, Do: &merging},
 		"Review": {Changes: &diffstat{Files: 1}, Do: &personAction{Label: "Review"}},
@@ -196,9 +196,61 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		i.Do = new(*i.Do)
 		i.Link = "/attempts/a"
 		i.task = "t"
-		i.merges()
+		i.counted()
 		testkit.Equal(t, i.Do.Label, want, "%+v", i.Changes)
+		testkit.Equal(t, i.About == "no changes: done?", want == "Done", "%s", i.About)
 	}
+}
+
+// A piece of work has one row, whatever part of it needs a person: sessions are pieces with those nested in them,
+// unless only a nested one goes on; runs and attempts with their sessions.
+func TestAPieceOfWorkHasOneRow(t *testing.T) {
+	in := func(id, parent, attempt, status string) *workflow.SessionInfo {
+		return &workflow.SessionInfo{Session: store.Session{ID: id, Parent: parent, AttemptID: attempt, Status: status}}
+	}
+	of := flowsOf([]*workflow.SessionInfo{
+		in("leaf", "middle", "", "active"),
+		in("middle", "chat", "", "active"),
+		in("chat", "", "", "active"),
+		in("alone", "over", "", "active"),
+		in("old", "over", "", "completed"),
+		in("over", "", "", "aborted"),
+		in("lost", "pruned", "", "active"),
+		in("of-run", "", "run", "active"),
+		in("older", "", "run", "completed"),
+		in("below-run", "of-run", "run", "active"),
+		in("itself", "itself", "", "active"),
+	})
+	for id, want := range map[string]string{
+		"leaf": "chat", "chat": "chat", "alone": "over", "lost": "lost", "of-run": "run", "below-run": "run",
+		"run": "run", "attempt": "attempt", "itself": "itself",
+	} {
+		testkit.Equal(t, of.piece(id), want, "the piece of %s", id)
+	}
+	testkit.Equal(t, of["run"].ID, "of-run", "the workflow of the run")
+	for id, want := range map[string]bool{
+		"leaf": true, "middle": true, "chat": false, "alone": false, "old": true, "over": false, "lost": false,
+	} {
+		testkit.Equal(t, of.nested(of[id]), want, "%s is shown with another one", id)
+	}
+
+	step := func(id, attempt string) board.Attention {
+		return board.Attention{
+			Kind:  board.AttentionStep,
+			ID:    id,
+			Waits: &session.AwaitingStep{SessionID: id, Step: "s", AttemptID: attempt},
+		}
+	}
+	var got []string
+	for _, i := range needsOf([]board.Attention{
+		{Kind: board.AttentionFailed, ID: "other", TaskID: "t", State: new(board.Failed)},
+		{Kind: board.AttentionRun, ID: "run", TaskID: "t", State: new(board.Interrupted)},
+		step("below-run", "run"), step("chat", ""), step("leaf", ""), step("elsewhere", "run"), step("chat", ""),
+	}, of) {
+		got = append(got, fmt.Sprintf("%s at %s and %d more", i.Kind, i.Link, i.Others))
+	}
+	testkit.Same(t, got, []string{"session at /sessions/below-run#decide-below-run-s and 2 more",
+		"session at /sessions/chat#decide-chat-s and 2 more", "agent at /attempts/other and 0 more"}, "the rows")
 }
 
 func TestTimes(t *testing.T) {
@@ -238,6 +290,29 @@ func TestTimes(t *testing.T) {
 		got, err := minutes(&http.Request{PostForm: url.Values{"max_minutes": {given}}})
 		testkit.True(t, err != nil && want == "" || err == nil && got.String() == want, "%q: %s, %v", given, got, err)
 	}
+}
+
+// The filters of the history select when something began; the narrower ones count.
+func TestTimesOfTheHistory(t *testing.T) {
+	zone := time.FixedZone("there", 2*60*60)
+	now := time.Date(2026, 3, 20, 9, 30, 0, 0, zone)
+	day := func(d int) time.Time { return time.Date(2026, 3, d, 0, 0, 0, 0, zone) }
+	for asked, want := range map[[3]string]task.HistoryQuery{
+		{}:                               {},
+		{"1"}:                            {Since: now.AddDate(0, 0, -1)},
+		{"", "2026-03-02", "2026-03-04"}: {Since: day(2), Until: day(5)},
+		{"7", "2026-03-02"}:              {Since: now.AddDate(0, 0, -7)},
+		{"30", "2026-03-02"}:             {Since: day(2)},
+		{"-1", "yesterday", "3/4"}:       {},
+	} {
+		p, q := historyPage{Days: asked[0], Since: asked[1], Until: asked[2]}, task.HistoryQuery{}
+		p.between(&q, now)
+		testkit.Same(t, q, want, asked)
+	}
+
+	half := historyPage{Totals: task.HistoryTotals{Judged: 3, FirstTry: 2, Seconds: new(90.5)}}
+	testkit.Equal(t, fmt.Sprint(half.Rate(), half.Took()), "661 min")
+	testkit.Equal(t, fmt.Sprint(new(historyPage).Rate(), new(historyPage).Took()), "0")
 }
 
 // The status of an error page says whose mistake it was.
@@ -321,9 +396,9 @@ func TestPartsOfAList(t *testing.T) {
 	}{
 		{of("needs", maxItems), "", false, 0, fmt.Sprintf("%d of %d, 0 more", maxItems, maxItems)},
 		{of("needs", maxItems+1), "", false, 0,
-			fmt.Sprintf("%d of %d, 1 more /?from=%d&list=needs&q=", maxItems, maxItems+1, maxItems)},
+			fmt.Sprintf("%d of %d, 1 more /?list=needs&q=", maxItems, maxItems+1)},
 		{of("recent", maxRecent+1), "", false, 0,
-			fmt.Sprintf("%d of %d, 1 more /?from=%d&list=recent&q=", maxRecent, maxRecent+1, maxRecent)},
+			fmt.Sprintf("%d of %d, 1 more /?list=recent&q=", maxRecent, maxRecent+1)},
 		{of("recent", maxAlone+2), "", true, 0,
 			fmt.Sprintf("%d of %d, 2 more /?from=%d&list=recent&q=", maxAlone, maxAlone+2, maxAlone)},
 		{of("needs", maxAlone+2), "", true, maxAlone, fmt.Sprintf("2 of %d, 0 more", maxAlone+2)},

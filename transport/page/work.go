@@ -74,7 +74,7 @@ func (p *workPage) Reasons() (all []string) {
 		return all
 	}
 	p.Steps.Tree.Each(func(x *run.Step, _ int) {
-		if text := x.Progress().Why().Sentence(); text != "" && x.Current() && p.Decision(x) == nil {
+		if text := x.Progress.Why().Sentence(); text != "" && x.Current() && p.Decision(x) == nil {
 			all = append(all, text)
 		}
 	})
@@ -96,7 +96,7 @@ const maxWaits = 20
 
 // Waits returns the steps of a live run that wait for something else than a decision.
 func (p *workPage) Waits() (all []*run.Step) {
-	p.Run.Tree.Each(func(x *run.Step, _ int) {
+	p.Run.Tree.Rows(func(x *run.Step, _ int) {
 		if x.Why != "" && len(all) < maxWaits && p.Decision(x) == nil {
 			all = append(all, x)
 		}
@@ -132,6 +132,9 @@ func (p *workPage) Primary() string {
 
 // FilesChanged returns how many files have changed.
 func (p *workPage) FilesChanged() (n int) {
+	if p.Stat != nil {
+		return p.Stat.Files
+	}
 	for _, r := range p.Repos {
 		n += r.ChangedCount
 	}
@@ -198,6 +201,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	switch {
 	case p.Changes:
 		p.review, err = s.reviewOf(ctx, who, r, a)
+		p.Stat = p.review.Stat
 	case p.Run == nil || p.Of != "":
 		err = s.messages(ctx, who, r, p)
 	}
@@ -262,15 +266,12 @@ func (s *Site) attemptSteps(ctx context.Context, who session.Caller, asked url.V
 	return nil
 }
 
-// current is the state of a step that an agent outside of a run works on.
-const current board.State = "current"
-
 // sessionSteps reads the steps of a session that no server leads.
 func (s *Site) sessionSteps(ctx context.Context, who session.Caller, only string, p *workPage) error {
 	if p.Session.Status == string(machine.Active) {
 		p.Place = s.stepOf(p.Session.SessionInfo)
 	}
-	view := run.Look(ctx, &board.RunReply{SessionID: &p.Session.ID, State: current}, s.Engine, nil)
+	view := run.Look(ctx, &board.RunReply{SessionID: &p.Session.ID, Open: true}, s.Engine, nil)
 	return s.steps(ctx, who, only, p, &runView{View: view})
 }
 
@@ -339,6 +340,9 @@ var outcomes = map[string]string{
 	merge.Aborted:    "the merge is undone; the branch it is for is",
 	merge.Pushed:     "pushed; the branch it is for is",
 	merge.Retargeted: "is now for",
+	merge.Taken:      "a file is resolved in its merge with",
+	merge.Untaken:    "a file is in conflict again, as it was, in its merge with",
+	merge.Concluded:  "the merge is committed; the branch it is for is",
 }
 
 // outcome tells people what a call did.

@@ -19,10 +19,11 @@ import (
 )
 
 // Diff returns git's diff of a worktree since the attempt's work began, merged or not, including untracked
-// files. It has these paths (all, if none are given) and at most maxBytes (1 MiB, if that is less than 1),
-// cut at a line break; truncated reports whether there is more. Paths are files and folders, not patterns;
-// they are local to the worktree and have slashes. Binary files, and those above 16 MiB, are only named. The
-// options are added to those of git diff.
+// files; while a merge is in progress there, it is without the files that the merge has changed. It has these
+// paths (all, if none are given) and at most maxBytes (1 MiB, if that is less than 1), cut at a line break;
+// truncated reports whether there is more. Paths are files and folders, not patterns; they are local to the
+// worktree and have slashes. Binary files, and those above 16 MiB, are only named. The options are added to
+// those of git diff.
 //
 // It uses its own index, takes no lock and changes nothing. It blocks until git has ended; git is stopped at
 // maxBytes, so that memory is bounded.
@@ -92,11 +93,21 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	index := filepath.Join(tmp, "index")
 	c := v.call()
 	c.Index = index
-	if err := copyIndex(ctx, c, v.admin, v.head); err != nil {
+	admin, merging := v.admin, v.operation() == "merge"
+	if merging {
+		admin = "" // the index of what is committed
+	}
+	if err := copyIndex(ctx, c, admin, v.head); err != nil {
 		return "", err
 	}
 
 	loose, same, err := git.Changes(ctx, v.call(), "all")
+	if err == nil && merging {
+		c.Args = []string{"ls-files", "-z"}
+		var out string
+		out, err = git.Output(ctx, c)
+		same = git.Fields(out)
+	}
 	if err == nil {
 		err = assumeUnchanged(ctx, c, same)
 	}

@@ -466,25 +466,14 @@ func (k *Keeper) pin(ctx context.Context, s *source, attempt, tree string, paren
 // ErrNoWorktree.
 func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kept *Rescue, err error) {
 	defer wrap(&err, "aborting the merge in %s", path)
-	err = k.onWorktree(ctx, path, inUse, func(b *view) error {
-		free, err := k.lockRepo(ctx, b.Common)
-		if err != nil {
-			return err
-		}
-		defer free()
-
-		if b.operation() != "merge" {
-			return ErrNoMerge
-		}
-
+	return k.onMerge(ctx, path, inUse, func(b *view) (kept *Rescue, err error) {
 		if kept, err = k.keepMerge(ctx, b); err != nil {
-			return err
+			return nil, err
 		}
 
 		_, err = git.Output(context.WithoutCancel(ctx), b.call("reset", "--hard", "--quiet", "--no-recurse-submodules"))
-		return err
+		return kept, err
 	})
-	return kept, err
 }
 
 // keepMerge saves the files of a merge in progress, except repositories among them, which a reset does not

@@ -30,6 +30,7 @@ type Status struct {
 	OtherBranch string   // its name, if that is a branch
 	Merging     bool     // a merge is in progress: git commit completes it, or Abort undoes it
 	Conflicts   []string // the files with unresolved conflicts
+	Resolved    []string // the files whose conflicts in this merge are resolved
 }
 
 // Status returns the changes of a worktree since the attempt's work began. If the target branch is gone, or
@@ -85,7 +86,9 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 			if xy != untracked || !v.isCopy(name) {
 				st.Loose++
 			}
-			changed[name] = true
+			if xy == untracked || !st.Merging { // what a merge brings is not the attempt's own change
+				changed[name] = true
+			}
 		}
 	}
 	st.ByHand, err = v.mergedByHand(ctx)
@@ -97,6 +100,13 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	}
 	st.Merged = v.Since != nil || st.ByHand
 	st.Conflicts = conflicts(loose)
+	if st.Merging {
+		files, err := v.resolved(ctx)
+		if err != nil {
+			return Status{}, err
+		}
+		st.Resolved = slices.DeleteFunc(files, func(name string) bool { return slices.Contains(st.Conflicts, name) })
+	}
 	st.Changed = slices.Sorted(maps.Keys(changed))
 	return st, nil
 }

@@ -512,3 +512,40 @@ func TestLists(t *testing.T) {
 		is(t, c.want)(b.Maker(t.Context(), tryAs(t, b, c.tried, addAs(t, b, p, c.made, "one")).ID))
 	}
 }
+
+// A task that the owner gives to a group is the group's, with its attempts: an agent that is led by its text sees what
+// the group sees. Given back, it is the owner's alone.
+func TestATaskIsGivenToAGroup(t *testing.T) {
+	b, _, p := newBoard(t)
+	secret := addAs(t, b, p, owner, "secret")
+	s := addAs(t, b, p, owner, "given")
+	first := tryAs(t, b, owner, s)
+	give := func(group string) *task.Summary {
+		t.Helper()
+		return testkit.Get(b.For(owner).UpdateTask(t.Context(), s.ID, task.TaskChange{Group: &group})).Must(t)
+	}
+	sees := func(who session.Caller, id string, want bool) {
+		t.Helper()
+		err := second(b.For(who).Task(t.Context(), id))
+		testkit.True(t, want == (err == nil), "%+v sees %s: %v", who, id, err)
+	}
+	sees(ann, s.ID, false)
+	equal(t, give("team").CallerGroup, "team")
+	for _, a := range []*task.Attempt{first, tryAs(t, b, owner, s)} {
+		maker := testkit.Get(b.Maker(t.Context(), a.ID)).Must(t)
+		sees(maker, s.ID, true)
+		sees(maker, secret.ID, false)
+		testkit.Must(t, second(b.For(bob).Attempt(t.Context(), a.ID)))
+	}
+	sees(ann, s.ID, true)
+	for _, other := range strangers {
+		sees(other, s.ID, false)
+	}
+	testkit.Must(t, second(b.For(bob).UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("better")})))
+	give("others")
+	sees(ann, s.ID, false)
+	equal(t, give("").CallerGroup, "")
+	sees(ann, s.ID, false)
+	sees(session.Caller{Identity: "@team", Group: "team"}, s.ID, false)
+	is(t, session.Caller{Identity: session.LocalIdentity})(b.Maker(t.Context(), first.ID))
+}

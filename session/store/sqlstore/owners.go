@@ -33,6 +33,18 @@ var ofTask = map[string]string{
 		`e.id = ?`,
 }
 
+// give gives a task with its attempts to a group, or back to the owner if group is "". The group is then their maker,
+// since what its members write in the task must not lead an agent to what only another caller sees.
+func (t Tx) give(id, group string) {
+	maker := session.LocalIdentity
+	if group != "" {
+		maker = "@" + group // no name of a token begins so
+	}
+	// with the status, whose triggers count the tasks again
+	t.Exec(`UPDATE tasks SET identity = ?, caller_group = ?, status = status WHERE id = ?`, maker, group, id)
+	t.Exec(`UPDATE attempts SET identity = ?, caller_group = ? WHERE task_id = ?`, maker, group, id)
+}
+
 // limited reports whether the caller sees only part of the board.
 func limited(who *session.Caller) bool { return who != nil && !who.Owner }
 

@@ -17,7 +17,7 @@ import (
 // summary reads a task with its latest attempt and that attempt's latest session. Each is the first entry of
 // an index, so a page costs the same for any number of tasks and attempts.
 const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name, ` +
-	`t.inputs, t.lead, t.labels, t.priority,
+	`t.inputs, t.lead, t.labels, t.priority, t.caller_group,
 	t.created_at, t.updated_at, ` + situation +
 	`, a.id AS latest_attempt_id, a.branch AS latest_workspace_branch, s.id AS latest_session_id, s.executor AS ` +
 	`latest_session_executor,
@@ -163,11 +163,15 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 		was := s.Status
 		t.Fail(c.Apply(&s.Task))
 		depends := c.DependsOn != nil && t.depend(&s.Task, c.DependsOn)
+		given := c.Group != nil && *c.Group != s.CallerGroup
+		if given {
+			t.give(id, *c.Group)
+		}
 		if t.Exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, `+
 			`inputs = ?10, labels = ?11, priority = ?12, updated_at = ?6, auto_start = auto_start AND ?9
 			WHERE id = ?7 AND (?8 OR (title, description, status, job_name, workflow_name, inputs, labels, `+
 			`priority) IS DISTINCT FROM (?1, ?2, ?3, ?4, ?5, ?10, ?11, ?12))`,
-			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id, depends, t.mayStart(),
+			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id, depends || given, t.mayStart(),
 			textOf(s.Inputs), strings.Join(s.Labels, " "), s.Priority) > 0 {
 			t.changed(store.TaskChanged, id)
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"deepwork/actor/testkit"
@@ -265,7 +266,14 @@ func TestNowAndHistory(t *testing.T) {
 	call.Start(args{"goal": "Another letter", "job_name": "sign", "workflow_name": "full"})
 	call.Plan("A trip")
 	b.until(rows + ` === 'Another letter, A letter'`)
-	b.check("history-filtered")
+	b.until(`[...document.querySelectorAll('.history tbody tr')].every(r => [...r.cells].every(c => ` +
+		`c.getBoundingClientRect().bottom === r.getBoundingClientRect().bottom))`) // the lines between rows are whole
+	b.check("history-filtered").fits("history-filtered", 320)
+	b.do(chromedp.EmulateViewport(1200, 900))
+	b.use("#since", "", `e.value = '2100-01-01'; e.dispatchEvent(new Event('input', {bubbles: true}))`)
+	b.until(has("Nothing here matches the filter.") + ` && location.search.includes('since=2100-01-01')`)
+	b.use("#workflow", "", `e.value = ''; e.dispatchEvent(new Event('input', {bubbles: true}))`)
+	b.until(`location.search === '?since=2100-01-01' && document.querySelector('#since').value === '2100-01-01'`)
 
 	// The job says how it has gone, marks what a person passes, and shows its instructions as Markdown.
 	b.open("/jobs/sign").until(has("2 under way") +
@@ -368,7 +376,14 @@ func TestComments(t *testing.T) {
 	b.check("commenting")
 	comment("why b")
 	b.until(`document.querySelector('.tree').innerText.includes('1 comment') && document.querySelector('.tree ` +
-		`summary').innerText === 'src/deep'`)
+		`ul summary').innerText === 'src/deep'`)
+
+	// The list of files is open where there is room, and closed on a phone until it is asked for.
+	listed := `document.querySelector('.tree a').checkVisibility()`
+	b.run(`document.getElementById('changed-files').open = false`) // the check has opened it
+	b.until(listed).fits("changes", 390)
+	b.until(`!` + listed).click("2 changed files").until(listed)
+	b.do(chromedp.EmulateViewport(1200, 900))
 
 	// With keys: the arrows walk the lines.
 	b.use(`.scroll:has([data-file="top.txt"])`, "", ``).press(kb.ArrowDown, kb.ArrowDown, kb.Enter)
@@ -406,7 +421,11 @@ common_job_info_provided_to_all_steps_at_runtime: none
 workflows:
   - {name: write, summary: "A plan, two texts at the same time, and a report", steps: [plan, [sea, woods], report]}
   - {name: short, summary: One text, steps: [plan]}
+  - {name: each, summary: A text for each place, steps: [plan, {for_each: text, steps: [visit, sign], at_once: 4}]}
 steps:
+  - {id: visit, name: Visit it, description: d, instructions_file: s.md, outputs: {}, reviews: []}
+  - {id: sign, name: Sign it, description: d, instructions_file: s.md, outputs: {said: {type: string, description: ` +
+	`t}}, reviews: [{run_each: said, by: human, quality_criteria: {sound: "Would you sign it?"}}]}
   - {id: plan, name: Plan it, description: d, instructions_file: s.md, outputs: {text: {type: file, description: ` +
 	`t}}, reviews: []}
   - {id: sea, name: The sea, description: d, instructions_file: s.md, outputs: {text: {type: file, description: ` +
@@ -507,6 +526,58 @@ func TestRun(t *testing.T) {
 	b.click("Merge").until(said("merged into main"))
 }
 
+// A run over items has a row for each, with its steps; they are found by their text, number or state, and those that
+// wait for a person can be decided there. The page of the job shows the states of the steps.
+func TestItems(t *testing.T) {
+	p, b := openRuns(t, 8)
+	path := b.startRun("each", "Many places", "")
+	p.order(t, "plan", `finish ["Rome","Oslo","`+strings.Repeat("Very long ", 40)+
+		`","Bern","Paris","Lima","Quito","Cairo","Delhi","Tunis","Minsk","Kyoto","Nara"]`)
+	row := func(name string) string {
+		return `[...document.querySelectorAll('.item')].find(e => e.innerText.includes('` + name + `'))`
+	}
+	rowIs := func(name string, texts ...string) string {
+		all := "true"
+		for _, text := range texts {
+			all += " && " + row(name) + "?.innerText.includes('" + text + "')"
+		}
+		return all
+	}
+	for i := range 3 {
+		p.order(t, fmt.Sprintf("visit[%d]", i), "say")
+	}
+	p.order(t, "visit[3]", "leave")
+	p.order(t, "sign[0]", "say I was there")
+	b.until(stepIs("Plan it", "completed"))
+	b.until(`!!document.querySelector('.item .segment.completed')`)
+	b.until(`[...document.querySelectorAll('.item .status')].some(e => e.textContent === 'failed')`)
+	b.until(rowIs("Rome", "visit", "sign", "waiting for you", "Would you sign it?"),
+		rowIs("Bern", "failed"), rowIs("Nara", "not begun"), rowIs("Paris", "running"),
+		`[...document.querySelectorAll('.each .about')].some(e => e.innerText.includes('13 items, 4 at once: '))`)
+	testkit.True(t, eval[bool](b, `document.querySelector('.each .item').innerText.startsWith('1 Rome')`),
+		"the item that waits for a person is not the first")
+	b.check("run-items")
+	b.open(path).pick(".each select", "failed").click("Show")
+	b.until(`document.querySelectorAll('.item').length === 1 && `+rowIs("Bern", "failed"),
+		`location.search.includes('items=failed')`)
+	b.click("All items").fill(".each [type=search]", "13").click("Show").until(
+		`document.querySelectorAll('.item').length === 1 && ` + rowIs("Nara", "not begun"))
+	b.open(path + "?q=nowhere").shows("No item is like that.")
+	b.open(path).clickOn(".item .segment.completed", "").until(`location.search.includes('execution=') && ` +
+		has("I work on visit[0]"))
+
+	// It is decided in its row, and the wait stays in the chart.
+	b.open(path).clickOn(".item form.answer button[value=pass]", "")
+	b.until(`document.querySelector('details[id$="-done"] summary')?.innerText === '1 completed'`,
+		`!document.querySelector('.item form.answer')`)
+	b.open("/jobs/places").until(
+		`document.querySelector('#workflow-each ~ .graph a[href="#step-plan"] .status').innerText === 'completed'`,
+		`document.querySelector('#workflow-each ~ .graph a[href="#step-visit"] .status').innerText === 'failed'`)
+	b.check("job-states")
+	session := eval[string](b, `document.querySelector('#workflow-each ~ .about a[href^="/attempts/"]').pathname`)
+	testkit.Equal(t, session, path, "the page of the last run")
+}
+
 // A run that stops at a step, and one that a budget pauses, need a person, who resumes them.
 func TestRunNeedsAPerson(t *testing.T) {
 	p, b := openRuns(t, 4)
@@ -551,7 +622,8 @@ func TestRunNeedsAPerson(t *testing.T) {
 
 // TestStepper is an agent of a run: BINARY -test.run=^TestStepper$ ORDERS. It says what it works on, and does
 // what the file named for its step in that folder says once that is there: "finish" hands in STEP.md with a
-// line more than before, "finish commit" also commits it, "finish unchanged" hands in a file as it is, and
+// line more than before, "finish commit" also commits it, "finish [...]" hands in that list, "finish unchanged" hands
+// in a file as it is, "say" hands in a text, or nothing, and
 // "limit SECONDS" and "leave" end without. It removes the file.
 func TestStepper(t *testing.T) {
 	name := os.Getenv(config.StepEnv)
@@ -578,12 +650,23 @@ func TestStepper(t *testing.T) {
 	if more != "unchanged" {
 		file = name + ".md"
 		before, _ := os.ReadFile(file) // which may not be there
-		testkit.Must(t, os.WriteFile(file, append(before, "A line of "+name+"\n"...), 0o644))
+		text := append(before, "A line of "+name+"\n"...)
+		if strings.HasPrefix(more, "[") {
+			text = []byte(more)
+		}
+		testkit.Must(t, os.WriteFile(file, text, 0o644))
+	}
+	outputs := args{"text": file}
+	if what == "say" {
+		outputs = args{}
+		if more != "" {
+			outputs["said"] = more
+		}
 	}
 
 	call := pagetest.Connect(t, strings.TrimSuffix(os.Getenv(config.MCPURLEnv), "/mcp"), os.Getenv(executors.TokenEnv))
 	var reply json.RawMessage
-	call("finished_step", args{"step_id": name, "outputs": args{"text": file}}, &reply)
+	call("finished_step", args{"step_id": name, "outputs": outputs}, &reply)
 	fmt.Println(string(reply))
 	if more == "commit" {
 		testkit.Git(t, ".", "add", "-f", file)

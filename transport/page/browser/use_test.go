@@ -269,6 +269,13 @@ func TestConflict(t *testing.T) {
 	conflict := in(`section[aria-label="Merge in progress"]`, "idea.txt")
 	b.click("Merge").until(conflict, said("has conflicts with main"))
 	b.check("conflict")
+
+	// One side is taken, and that is undone.
+	b.open("/attempts/" + id + "?tab=changes")
+	testkit.True(t, b.is(`!document.querySelector('.diff').innerText.includes('woods')`), "the diff has the merge")
+	b.click("Take the file of main").until(has("idea.txt is resolved"), said("a file is resolved"))
+	testkit.Equal(t, testkit.Git(t, s.root, "show", ":idea.txt"), "woods")
+	b.click("Undo").until(`!(`+has("idea.txt is resolved")+`)`, conflict, said("in conflict again"))
 	b.open("/attempts/" + id + "?tab=changes").click("Undo the merge").
 		until(`!(` + conflict + `) && ` + said("the merge is undone"))
 	b.click("Merge").until(conflict)
@@ -405,23 +412,27 @@ func TestRequestsThatFail(t *testing.T) {
 		"ms that a page may wait before it reconnects")
 }
 
-// Outside of a project a person chooses one, and works with its pages.
+// Outside of a project a person sees what needs them in all of theirs, chooses one, and works with its pages.
 func TestProjects(t *testing.T) {
 	s, call, _ := open(t, nil)
 	call.Plan("Sail around the world")
 	b := person(t, "")
 	b.shows(s.root)
-	b.check("projects")
-	b.run(
-		fmt.Sprintf(`[...document.querySelectorAll('main li')].find(l => `+
-			`l.innerText.includes(%q)).querySelector('a').click()`, s.root))
-	b.until(has("Sail around the world") + ` && location.origin === "` + b.at + `"`)
+	b.until(`!!document.body._htmx?.sse`)
+	_, failed := call.Script("Break the mast", "! false\n")
+	call.Await(t, failed, "failed")
+	b.until(in(".needs", "Break the mast") + ` && document.title.startsWith('(1) Inbox · ')`)
+	b.check("projects").fits("projects", 320)
+	b.do(chromedp.EmulateViewport(1200, 900))
+	b.clickOn(".needs a", "Break the mast").until(`location.pathname.endsWith("/attempts/` + failed + `")`)
+	b.click("Now").until(in(".working", "Sail around the world") + ` && document.title.startsWith('(1) Now · ')`)
+	b.until(`location.origin === "` + b.at + `"`)
 	b.click("Board").until(`location.pathname.endsWith("/board")`)
 	b.click("New task").fill("#title",
 		"Buy a boat").click("Add the task").until(`location.pathname.includes("/tasks/") && ` + has("Buy a boat"))
 	b.click("Move").click("In review").until(state("in review"))
 	b.check("project")
-	b.click("All projects").until(has(s.root) + ` && location.pathname === "/"`)
+	b.click("All projects").until(in(".needs", "Break the mast") + ` && location.pathname === "/"`)
 }
 
 // source serves a system whose workflows run until they are cancelled. It offers those that offers has.

@@ -15,8 +15,8 @@ import (
 func stopped() string {
 	workflows, steps := "", ""
 	step := func(id, more string) {
-		steps += fmt.Sprintf("  - {id: %s, name: N, description: d, instructions_file: s.md, outputs: {text: {type: file, "+
-			"description: t}}, %s}\n", id, more)
+		steps += fmt.Sprintf("  - {id: %s, name: N, description: d, instructions_file: s.md, outputs: {text: {type: "+
+			"file, description: t}}, %s}\n", id, more)
 	}
 	for name, more := range map[string]string{
 		"check":     `reviews: [], checks: [{name: tidy, run: [sh, -c, "echo two files are not tidy; exit 3"]}]`,
@@ -37,8 +37,8 @@ func stopped() string {
 	workflows += "  - {name: rounds, summary: S, steps: [{repeat: {steps: [rounds], until: {run: [\"false\"]}, " +
 		"at_most: 1}}]}\n"
 	step("rounds", "reviews: []")
-	return "name: ten\nversion: 1.0.0\nsummary: S\ncommon_job_info_provided_to_all_steps_at_runtime: none\nworkflows:\n" +
-		workflows + "steps:\n" + steps
+	return "name: ten\nversion: 1.0.0\nsummary: S\ncommon_job_info_provided_to_all_steps_at_runtime: none\n" +
+		"workflows:\n" + workflows + "steps:\n" + steps
 }
 
 const failing = `case $(cat) in

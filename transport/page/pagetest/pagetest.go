@@ -107,8 +107,16 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // Connect connects an agent to the server at a URL such as http://127.0.0.1:8000, with a token or "".
 func Connect(t testing.TB, url, token string) Call {
 	t.Helper()
+	return Over(t, &mcp.StreamableClientTransport{
+		Endpoint:   url + "/mcp",
+		HTTPClient: &http.Client{Transport: bearer{token}},
+	})
+}
+
+// Over connects an agent over any transport.
+func Over(t testing.TB, over mcp.Transport) Call {
+	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	over := &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: bearer{token}}}
 	cs, err := client.Connect(t.Context(), over, nil)
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = cs.Close() }) // the server may have ended

@@ -207,8 +207,8 @@ var refinements = map[string]func(*jsonschema.Schema){
 	},
 	"get_run": func(s *jsonschema.Schema) {
 		allStates(s)
-		plan := []board.State{board.NotBegun, board.Queued, board.Running, board.WaitingForYou, board.WaitingForLimit,
-			board.Completed, board.Paused, board.Interrupted, board.Failed, board.Stopped}
+		plan := []board.State{board.NotBegun, board.Dropped, board.Queued, board.Running, board.WaitingForYou,
+			board.WaitingForLimit, board.Completed, board.Paused, board.Interrupted, board.Failed, board.Stopped}
 		s.Properties["plan"].Items.Properties["state"].Enum = values(plan)
 	},
 	"get_attempt":        allStates,
