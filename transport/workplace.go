@@ -475,11 +475,11 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*replie
 	return r, err
 }
 
-// personFeedback tells an agent that its step waits for a person.
-const personFeedback = "Waiting: a person must pass these outputs and has been asked to. Change nothing in them, and " +
-	"do not wait for the answer: end now, unless you have other steps to do. If they pass, the step is finished " +
-	"without you; if not, you are told what to change. This is not a failed try, and quality_review_override_reason " +
-	"does not skip it."
+// personFeedback tells an agent that its step waits for a person, about its outputs or about used up rounds.
+const personFeedback = "Waiting: a person must decide about these outputs and has been asked to. Change nothing in " +
+	"them, and do not wait for the answer: end now, unless you have other steps to do. If they are good enough, the " +
+	"step is finished without you; if not, you are told what to do. This is not a failed try, and " +
+	"quality_review_override_reason does not skip it."
 
 func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*replies.Start, error) {
 	defer c.grant.use()()

@@ -315,7 +315,7 @@ func (v *runLines) step(ctx context.Context, r *board.RunReply, x board.RunStep,
 	if what == "step_ended" {
 		e.unfinished = x.State == board.Completed && !v.isFinished(ctx, x)
 		e.Message = x.FinalMessage
-		e.Reason = x.Error
+		e.Reason = board.OrNull(x.Why)
 		e.Until = x.LimitedUntil
 		if x.StartedAt != nil && x.EndedAt != nil {
 			e.Seconds = new(x.Took().Seconds())

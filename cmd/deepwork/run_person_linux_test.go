@@ -59,7 +59,7 @@ func TestRunStepForAPerson(t *testing.T) {
 	r := p.begin()
 	now := p.waits("a", "")
 	testkit.ContainsAll(t, p.recorded("finished_step", "a")[0].Text,
-		[]string{"Waiting: a person must pass these outputs", "end now"})
+		[]string{"Waiting: a person must decide about these outputs", "end now"})
 
 	all := p.recorded("run", "a")
 	testkit.Equal(t, len(all), 2, "what the agent tried")

@@ -240,6 +240,16 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 	return r, nil
 }
 
+// conflicts names the files with conflicts in an attempt's worktrees, as far as they are here.
+func (e *Engine) conflicts(ctx context.Context, a *task.Attempt) (all []string) {
+	for _, repo := range a.Repos {
+		if r, err := e.repoReply(ctx, a, repo); err == nil { // else its page says why not
+			all = append(all, r.Conflicts...)
+		}
+	}
+	return all
+}
+
 // bounds returns the maximum number of entries in a reply, and how long the call waits for the first one.
 func (a TailArgs) bounds() (limit int, patience time.Duration, err error) {
 	limit, err = board.Within("limit", a.Limit, DefaultTail, 1, MaxTail)

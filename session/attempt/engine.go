@@ -148,7 +148,7 @@ func newEngine(o Options) *Engine {
 	if o.Leader == nil {
 		e.only = noRun
 	}
-	o.Changed = e.wakeUp
+	o.Changed, o.Conflicts = e.wakeUp, e.conflicts
 	e.Board = board.New(o.Options)
 	e.changes = e.Database.Changes()
 	return e

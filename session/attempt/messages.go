@@ -190,6 +190,7 @@ func executionsReply(all []task.Execution, costs map[string]*board.ExecutionCost
 			StartedAt:    board.StampOrNull(x.StartedAt),
 			EndedAt:      board.StampOrNull(x.EndedAt),
 			Cost:         costs[x.ID],
+			Why:          board.WhyOf(&x).Sentence(),
 		}
 	}
 

@@ -102,6 +102,8 @@ type Execution struct {
 	StartedAt    *string              `json:"started_at"`
 	EndedAt      *string              `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC"`
 	Cost         *board.ExecutionCost `json:"cost"`
+
+	Why string `json:"-"` // why it has not completed its work, in a sentence
 }
 
 // Tags implements fieldtag.Tagger.

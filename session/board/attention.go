@@ -77,7 +77,7 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 		if kind == "" {
 			continue
 		}
-		said, err := v.why(ctx, &a, state, &run)
+		said, err := b.why(ctx, v, &a, state, &run)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +137,7 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 func (a *Attention) Page() string {
 	switch {
 	case a.Kind == AttentionStep:
-		return "/sessions/" + a.ID + "#step-" + a.Waits.Step
+		return "/sessions/" + a.ID + "#decide-" + a.ID + "-" + a.Waits.Step
 	case a.Kind == AttentionUntrusted:
 		return "/trust"
 	case a.Kind == AttentionSource:
@@ -197,10 +197,15 @@ func (v View) needs(
 }
 
 // why says why an attempt in a state needs a person, or returns "". run is the attempt's own, or empty.
-func (v View) why(ctx context.Context, a *task.Attention, state State, run *Run) (string, error) {
+func (b *Board) why(ctx context.Context, v View, a *task.Attention, state State, run *Run) (string, error) {
 	switch {
 	case state == Conflicted:
-		return why.Why{Kind: why.Conflict}.Sentence(), nil
+		w := why.Why{Kind: why.Conflict}
+		at, err := v.Attempt(ctx, a.AttemptID)
+		if err == nil && b.o.Conflicts != nil { // else the page of the attempt shows the error
+			w.Said = Enumerate(b.o.Conflicts(ctx, at), "")
+		}
+		return w.Sentence(), nil
 	case run.End != nil:
 		return run.End.Reason(), nil
 	case a.State.Open() && state == Interrupted:

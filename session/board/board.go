@@ -49,6 +49,8 @@ type Options struct {
 	// Steps returns the steps that wait for a person in a caller's sessions and in the workspaces of
 	// attempts. nil means no steps.
 	Steps FindSteps
+	// Conflicts names the files with conflicts in an attempt's worktrees. May be nil.
+	Conflicts func(context.Context, *task.Attempt) []string
 	// Attempt is the id of the attempt in whose workspace the process runs: every call then counts as made by
 	// the attempt's maker. "" means none.
 	Attempt string

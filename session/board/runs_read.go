@@ -85,6 +85,7 @@ type RunStep struct {
 	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used"`
 
 	LogID string `json:"-"` // the name of its log
+	Why   string `json:"-"` // why it has not completed its work, in a sentence
 }
 
 // Tags implements fieldtag.Tagger.
@@ -274,6 +275,7 @@ func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, err
 			Error:        x.Error,
 			Cost:         each[x.ID],
 			LogID:        x.LogID,
+			Why:          WhyOf(&x).Sentence(),
 		})
 	}
 	if waits && r.Open && r.Reason == nil {

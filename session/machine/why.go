@@ -49,9 +49,9 @@ func whyOf(u *judging.Submission) (w why.Why) {
 	case u.With() == judging.ByPerson:
 		w.Kind = why.Asks
 	case u.Void != nil && u.LastTurn(judging.ByReviewer) == nil:
-		w.Kind, w.Said = why.Unchecked, why.Line(u.Void.Why)
+		w.Kind, w.Said = why.Unchecked, SaidOf(u.Void)
 	case u.Void != nil:
-		w.Kind, w.Said = why.Crashed, why.Line(u.Void.Why)
+		w.Kind, w.Said = why.Crashed, SaidOf(u.Void)
 	case u.FailedBy(judging.ByProgram):
 		v := of(judging.ByProgram)
 		said, printed, _ := strings.Cut(v.Feedback, judging.LastLines)
@@ -78,3 +78,6 @@ func whyOf(u *judging.Submission) (w why.Why) {
 	}
 	return w
 }
+
+// SaidOf returns the first line of why what was said counts for nothing, with what a reviewer printed first.
+func SaidOf(v *judging.Void) string { return why.Line(strings.Replace(v.Why, ":\n", ": ", 1)) }

@@ -21,7 +21,7 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 			Check: &judging.CheckRun{Command: []string{"go", "test", "a b"}, Code: code}})
 	}
 	refused := &judging.Void{
-		Why:     "\nthe reviewer ended with exit code 3",
+		Why:     "\nthe reviewer ended with exit code 3. It wrote:\nno model\n",
 		Refusal: session.Wrong(codes.ReviewFailed, "No."),
 	}
 	review := said(judging.Verdict{Kind: judging.ByReviewer, Feedback: "No.", Criteria: []replies.CriterionResult{
@@ -45,9 +45,9 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		"a review as a whole": {[]*judging.Submission{said(judging.Verdict{Kind: judging.ByReviewer, Feedback: "No."})},
 			"Step fix: its review failed: No."},
 		"a reviewer that crashed": {[]*judging.Submission{failed, with(judging.ByReviewer).Ended(refused, at)},
-			"Step fix: its reviewer gave no verdict: the reviewer ended with exit code 3."},
+			"Step fix: its reviewer gave no verdict: the reviewer ended with exit code 3. It wrote: no model."},
 		"checks that cannot run": {[]*judging.Submission{with(judging.ByProgram).Ended(refused, at)},
-			"Step fix: its checks could not be run: the reviewer ended with exit code 3."},
+			"Step fix: its checks could not be run: the reviewer ended with exit code 3. It wrote: no model."},
 		"a person": {[]*judging.Submission{said(judging.Verdict{Kind: judging.ByPerson, By: "ada", Feedback: "More!"})},
 			"Step fix: a person (ada) did not pass its outputs: More!"},
 		"a person is asked": {[]*judging.Submission{failed, with(judging.ByPerson)},

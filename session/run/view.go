@@ -41,6 +41,7 @@ type Step struct {
 	Last                string                // the last message of the newest, or why it failed
 	Until               *time.Time            // when the limit of its agent's provider ends
 	Session             *machine.State        // nil if it could not be read
+	Definition          *definition.Step      // nil if it could not be read
 	Progress            *machine.StepProgress // nil if it has not begun, or could not be read
 	Nested              []Tree                // workflows that its agents have started, or the step's own
 	List                *List                 // of a step that stands for those of all items, which are nested in it
@@ -49,6 +50,7 @@ type Step struct {
 // The values of Step.Why.
 const (
 	whyPerson = "waits for a person to pass its outputs"
+	whyRounds = "waits for a person to say how its rounds go on"
 	whySlot   = "waits for a slot: as many agents work as may work at once"
 	whyItems  = "has items that wait for a person"
 	whyLimit  = "waits until its provider’s limit is over"
@@ -60,6 +62,11 @@ func (s *Step) Agent() *board.RunStep {
 		return nil
 	}
 	return &s.Agents[0]
+}
+
+// Current reports whether the step has begun in an active session, and is neither finished nor left.
+func (s *Step) Current() bool {
+	return s.Session != nil && s.Session.Status == machine.Active && s.Progress.Current()
 }
 
 // Base returns the step's id without the index of its item.
@@ -106,7 +113,7 @@ func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[st
 		p := stepRef{x.SessionID, x.StepID}
 		b.agents[p] = append(b.agents[p], x)
 	}
-	if v.Tree, v.Fault = b.tree(*r.SessionID, 0); v.Fault != nil {
+	if v.Tree, v.Fault = b.tree(*r.SessionID, 0); v.Fault != nil && len(r.Steps) > 0 {
 		v.Tree = b.alone(*r.SessionID)
 	}
 	v.Tree.Each(func(s *Step, _ int) {
@@ -146,11 +153,17 @@ func (b *viewBuilder) tree(id string, depth int) (t Tree, err error) {
 		return t, err
 	}
 	def, err := b.sessions.Definition(state)
-	if err != nil {
+	t.SessionID, t.Workflow = id, state.JobName+"/"+state.WorkflowName
+	if err != nil { // then only the steps that have begun are known
+		for _, p := range state.StepProgress {
+			s := b.withAgents(id, p.Key)
+			s.Session, s.Progress = state, p.Value
+			s.State, s.Why = b.state(s)
+			t.Entries = append(t.Entries, []*Step{s})
+		}
 		return t, err
 	}
 
-	t.SessionID, t.Workflow = id, state.JobName+"/"+state.WorkflowName
 	for i := 0; i < len(def.Workflow.Entries); i++ {
 		var group []*Step
 		for _, step := range state.Displayed(def, i) {
@@ -175,7 +188,7 @@ func (b *viewBuilder) step(
 	s := b.withAgents(state.SessionID, id)
 	s.Session, s.Progress = state, progress
 	if of := def.Job.Step(s.Base()); of != nil {
-		s.Name = of.Name
+		s.Definition, s.Name = of, of.Name
 	}
 	if depth < maxNesting {
 		children := b.run.Kept.Children[s.SessionID+"/"+id]
@@ -247,8 +260,8 @@ func (b *viewBuilder) withAgents(session, id string) *Step {
 	switch {
 	case x.EndedAt == nil:
 		s.Since, s.Last = x.StartedAt, b.last[x.ExecutionID]
-	case x.Error != nil:
-		s.Last = *x.Error
+	case x.Why != "":
+		s.Last = x.Why
 	default:
 		s.Last = deref(x.FinalMessage)
 	}
@@ -259,13 +272,15 @@ func (b *viewBuilder) withAgents(session, id string) *Step {
 // state returns the state of a step.
 func (b *viewBuilder) state(s *Step) (state board.State, why string) {
 	p, x := s.Progress, s.Agent()
-	current := s.Session.Status == machine.Active && p.Current()
+	current := s.Current()
 	switch {
 	case p.Done():
 		s.Until = nil
 		return board.Completed, ""
 	case p != nil && p.Dropped != nil:
 		return board.Dropped, ""
+	case current && p.AsksPerson().Turn().About != "":
+		return board.WaitingForYou, whyRounds
 	case current && p.AsksPerson() != nil:
 		return board.WaitingForYou, whyPerson
 	case !b.run.Live && x != nil && x.State != board.Completed:

@@ -23,6 +23,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session/judging"
 	"deepwork/session/outputs"
+	"deepwork/session/record"
 	"deepwork/session/store"
 )
 
@@ -87,6 +88,27 @@ func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error)
 	if err != nil {
 		return nil, err
 	}
+	return e.describe(ctx, r, stepID, q)
+}
+
+// LastHandIn is HandIn for what was handed in last for a step that waits for no person's review.
+func (e *Engine) LastHandIn(ctx context.Context, id, stepID string) (*HandIn, error) {
+	r, err := e.records.Read(ctx, id, nil)
+	if err != nil {
+		return nil, err
+	}
+	q := r.State.Progress(stepID).Handed()
+	if q == nil {
+		_, err := r.State.ToAnswer(stepID, "")
+		return nil, err
+	}
+	return e.describe(ctx, r, stepID, q)
+}
+
+func (e *Engine) describe(
+	ctx context.Context, r *record.Record, stepID string, q *judging.Submission,
+) (*HandIn, error) {
+	id := r.State.SessionID
 	step, err := e.Step(r.State, stepID)
 	if err != nil {
 		return nil, err

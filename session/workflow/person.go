@@ -392,6 +392,12 @@ func (e *Engine) Awaiting(
 	return all, nil
 }
 
+// AwaitingIn returns the steps of one session that wait for a person.
+func (e *Engine) AwaitingIn(ctx context.Context, row store.Session) ([]session.AwaitingStep, error) {
+	how, err := e.awaitingBy(ctx)
+	return awaiting(row, how), err
+}
+
 // CancelReview ends the judging of a submission that a finished_step waits for, by programs, reviewers or a person,
 // which makes it void. It changes nothing if that is over.
 func (e *Engine) CancelReview(ctx context.Context, g replies.Going) error {

@@ -114,7 +114,7 @@ func (e editor) Open(parts ...string) template.URL {
 }
 
 // EditorFile returns the link that opens a changed file, "" if it is not on this machine.
-func (p *attemptPage) EditorFile(f fileDiff) template.URL {
+func (p *workPage) EditorFile(f fileDiff) template.URL {
 	i := slices.IndexFunc(p.Repos, func(r attempt.AttemptRepo) bool { return r.RepoID == f.RepoID && r.Exists })
 	if i < 0 {
 		return ""

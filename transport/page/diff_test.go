@@ -205,7 +205,7 @@ func TestRunFits(t *testing.T) {
 				StepID:      id,
 				Executor:    "WRITER",
 				State:       "failed",
-				Error:       &long,
+				Why:         long,
 				EndedAt:     new("2026-01-01T00:00:00Z"),
 			})
 		}
@@ -225,10 +225,10 @@ func TestRunFits(t *testing.T) {
 			}
 			v.Tree.Entries = append(v.Tree.Entries, []*run.Step{step})
 		}
-		v.fit()
-		p := &attemptPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Run: v}
+		v.fit("")
+		p := &workPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Steps: v, Run: v}
 		var b bytes.Buffer
-		testkit.Must(t, views.templates["attempt"].Execute(&b, frame{Data: p, Caller: session.LocalCaller("page")}))
+		testkit.Must(t, views.templates["work"].Execute(&b, frame{Data: p, Caller: session.LocalCaller("page")}))
 		shown := len(v.Tree.Entries)
 		testkit.True(t, b.Len() <= most, "with %d finished, the page has %d bytes, more than %d", finished,
 			b.Len(), most)
@@ -263,8 +263,8 @@ func TestItemsFit(t *testing.T) {
 		Live:     true,
 		Tree:     run.Tree{SessionID: "0a1b2c3d", Entries: [][]*run.Step{{list}}},
 	}}
-	v.fit()
-	p := &attemptPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Run: v}
+	v.fit("")
+	p := &workPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Steps: v, Run: v}
 	for _, c := range []struct {
 		query url.Values
 		rows  int
@@ -278,7 +278,7 @@ func TestItemsFit(t *testing.T) {
 	} {
 		var b bytes.Buffer
 		f := frame{Data: p, Caller: session.LocalCaller("page"), Query: c.query}
-		testkit.Must(t, views.templates["attempt"].Execute(&b, f))
+		testkit.Must(t, views.templates["work"].Execute(&b, f))
 		testkit.True(t, b.Len() < 80<<10, "%v: the page has %d bytes", c.query, b.Len())
 		testkit.Equal(t, strings.Count(b.String(), "row item"), c.rows, "%v", c.query)
 		testkit.ContainsAll(t, b.String(), []string{c.want, "1000 items, 4 at once: 996 completed, 4 failed"},
@@ -580,7 +580,7 @@ func TestTimeline(t *testing.T) {
 
 	views := testkit.Get(parseViews()).Must(t)
 	var page bytes.Buffer
-	testkit.Must(t, views.templates["attempt"].ExecuteTemplate(&page, "lanes", v))
+	testkit.Must(t, views.templates["work"].ExecuteTemplate(&page, "lanes", v))
 	testkit.ContainsAll(t, page.String(), []string{` fill="url(#hatch)" `, `7 min · $0.42</span>`,
 		"</svg> not finished</li>"}, "the page")
 }

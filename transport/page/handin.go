@@ -2,7 +2,6 @@ package page
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -43,44 +42,17 @@ type handedLine struct {
 	Text     template.HTML
 }
 
-// The bounds of a page: how many forms show files, and how many bytes these have together, about.
-const (
-	maxHandIns  = 5
-	maxHandedIn = 400 << 10
-)
-
-// showHandIns fills in the files that a person is asked about, in the first forms of the page; the others link to a
-// page of their own.
-func (p *sessionPage) showHandIns(ctx context.Context) {
-	forms, room := maxHandIns, maxHandedIn
-	for _, group := range p.Timeline {
-		for _, v := range group {
-			if v.Answer == nil || forms == 0 || room <= 0 {
-				continue
-			}
-
-			h, err := p.engine.HandIn(ctx, p.ID, v.ID)
-			if err != nil || h.Digest != v.Answer.Digest {
-				continue // it has moved on, and so will the page
-			}
-
-			forms--
-			room -= v.Answer.show(h, p.ID, v.ID, room)
-		}
-	}
-}
-
-// show fills in the files that a person is asked about, in about so many bytes, and returns how many they take.
-func (a *answerForm) show(h *workflow.HandIn, id, stepID string, room int) (size int) {
-	a.Gone, a.Shown = h.Gone, make([]handedFile, len(h.Files))
+// show fills in the files that a person decides about, in about so many bytes, and returns how many they take.
+func (d *decision) show(h *workflow.HandIn, room int) (size int) {
+	d.Gone, d.Shown = h.Gone, make([]handedFile, len(h.Files))
 	for i, f := range h.Files { // before the content of any file, which may leave no room
-		a.Shown[i] = handedFile{HandedFile: f, Since: h.Since(), Judged: h.Judged}
-		size += a.Shown[i].renderChanges(room - size)
+		d.Shown[i] = handedFile{HandedFile: f, Since: h.Since(), Judged: h.Judged}
+		size += d.Shown[i].renderChanges(room - size)
 	}
 	for _, old := range []bool{false, true} {
-		for i := range a.Shown {
-			if a.Shown[i].Old == old {
-				size += a.Shown[i].render(id, stepID, room-size)
+		for i := range d.Shown {
+			if d.Shown[i].Old == old {
+				size += d.Shown[i].render(d.SessionID, d.Step, room-size)
 			}
 		}
 	}
@@ -189,10 +161,11 @@ func (s *Site) handedImage(r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	missing := session.Wrong(codes.UnknownOutput, "Session %s waits for no review of the image %q.", p.ID,
+	missing := session.Wrong(codes.UnknownOutput, "Session %s has handed in no image %q last.", p.ID,
 		asked.Get("path"))
-	q, err := p.State.ToAnswer(asked.Get("step"), "")
-	if err != nil || !slices.Contains(q.Files, judging.FileHash{Path: asked.Get("path"), SHA256: asked.Get("sha256")}) {
+	handed := p.State.Progress(asked.Get("step")).Handed()
+	file := judging.FileHash{Path: asked.Get("path"), SHA256: asked.Get("sha256")}
+	if handed == nil || !slices.Contains(handed.Files, file) {
 		return nil, missing
 	}
 	data, err := durable.ReadIn(p.State.RootOf(p.Root, asked.Get("step")), asked.Get("path"), workflow.MaxHandedImage)

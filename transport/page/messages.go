@@ -38,10 +38,9 @@ type message struct {
 }
 
 // messages reads the newest messages, or those of the execution that the URL names.
-func (s *Site) messages(ctx context.Context, who session.Caller, r *http.Request, p *attemptPage) error {
+func (s *Site) messages(ctx context.Context, who session.Caller, r *http.Request, p *workPage) error {
 	args := attempt.TailArgs{Target: onAttempt(r), Limit: new(maxMessages)}
-	p.Of = r.URL.Query().Get("execution")
-	if id := r.URL.Query().Get("execution"); id != "" {
+	if id := p.Of; id != "" {
 		args.ExecutionID, args.AfterIndex = &id, new(int64(-1))
 		if after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64); err == nil {
 			args.AfterIndex = &after
@@ -144,7 +143,7 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	}
 
 	path := r.URL.Query().Get("path")
-	if p.State == nil || !delivered(p, path) {
+	if !delivered(p, path) {
 		return nil, session.Wrong(codes.UnknownOutput, "Session %s has delivered no file %q.", p.ID, path)
 	}
 	file, fi, err := durable.OpenIn(p.State.RootOf(p.Root, r.URL.Query().Get("step")), path)
@@ -168,7 +167,7 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 }
 
 // delivered reports whether a session has an output of this path, in a step or in a review.
-func delivered(p *sessionPage, path string) bool {
+func delivered(p *sessionView, path string) bool {
 	has := func(all outputs.Map) bool {
 		return slices.ContainsFunc(all, func(o jsontext.Pair[outputs.Value]) bool {
 			return slices.Contains(o.Value.Paths, path)

@@ -142,7 +142,7 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	case a.Kind == board.AttentionRun:
 		i.Do = &personAction{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
 		if *a.State == board.Paused { // which needs a larger budget
-			i.Do = &personAction{Label: "Resume…", Link: i.Link, Right: "agents"}
+			i.Do = &personAction{Label: "Resume…", Link: i.Link + "#resume", Right: "agents"}
 		}
 	case a.Kind == board.AttentionConflicts:
 		i.Do.Label = "Resolve…"

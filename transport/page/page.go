@@ -258,6 +258,7 @@ type shown struct {
 	title  string
 	data   any
 	topics []string // topics: the kinds of changes, each alone or with an id as kind:id
+	to     string   // the page that shows it instead, or ""
 }
 
 // A maker makes what a page shows to a caller.
@@ -275,13 +276,17 @@ func (s *Site) page(pattern string, make maker) {
 		at, began := s.feed.position(), time.Now()
 		page, err := make(r.Context(), who, r)
 		var body []byte
-		if err == nil {
+		if err == nil && page.to == "" {
 			body, err = s.render(page, who, at, r)
 		}
 
 		s.feed.worked(time.Since(began) + requestTime)
 		if err != nil {
 			s.fail(w, r, err)
+			return
+		}
+		if page.to != "" {
+			http.Redirect(w, r, web.Link(r, page.to), http.StatusSeeOther)
 			return
 		}
 

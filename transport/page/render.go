@@ -247,7 +247,7 @@ func server(owner string) string {
 }
 
 // reliesOn says in a sentence what a step relies on that was finished with a submission, or returns "" if its reviews
-// were overridden, or its checks alone passed it.
+// were overridden.
 func reliesOn(u *judging.Submission) string {
 	why := u.Why()
 	text := relied(u, why[0])
@@ -274,6 +274,11 @@ func relied(u *judging.Submission, v judging.Verdict) string {
 	switch v.Kind {
 	case judging.ByReviewer:
 		return "Passed by the reviewer " + u.Of(v.Kind).By
+	case judging.ByProgram:
+		if len(u.All(v.Kind)) > 1 {
+			return "Its checks passed"
+		}
+		return "Its check passed"
 	case judging.BySelf:
 		return "Reviewed by the agent itself, which was given the criteria for exactly these outputs"
 	case judging.ByPerson:

@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,17 +16,15 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/run"
-	"deepwork/session/workflow"
 )
 
-// A runView shows a run: the steps of its workflow with their agents.
+// A runView shows the steps of a run, or of a session, with their agents.
 type runView struct {
 	*run.View
-	Before, After int // steps that are left out
+	Before, After int    // steps that are left out
+	Only          string // the id of the one step that is shown, "" for all
 
-	engine *workflow.Engine
-	handIn func(id, stepID string) (*workflow.HandIn, error)
-	many   bool // what was said for steps that are finished or not begun is left out
+	many bool // what was done for steps that are finished or not begun is left out
 }
 
 // Complete reports whether the workflow is complete.
@@ -34,46 +33,14 @@ func (v *runView) Complete() bool { return v.State == board.Completed || v.State
 // Minutes returns how long one execution of the leader may take, 0 for any time.
 func (v *runView) Minutes() float64 { return v.Kept.MaxTime.Minutes() }
 
-// Waits returns the steps that wait for something outside of the run.
-func (v *runView) Waits() (all []*run.Step) {
-	if v.Live {
-		v.Tree.Rows(func(x *run.Step, _ int) {
-			if x.Why != "" {
-				all = append(all, x)
-			}
-		})
-	}
-	return all
-}
-
-// Asks returns the first step that waits for a person to pass its outputs, or nil.
-func (v *runView) Asks() (first *run.Step) {
-	v.Tree.Each(func(x *run.Step, _ int) {
-		if first == nil && x.State == board.WaitingForYou {
-			first = x
-		}
-	})
-	return first
-}
-
-// Brief reports whether what was said for a step is left out.
+// Brief reports whether what was done for a step is on a page of its own.
 func (v *runView) Brief(x *run.Step) bool {
 	return v.many && (x.State == board.Completed || x.State == board.NotBegun)
 }
 
-// Answer returns the form for a step whose outputs wait for a person, or nil.
-func (v *runView) Answer(x *run.Step) *answerForm {
-	if x.State != board.WaitingForYou || x.Session == nil {
-		return nil
-	}
-	f := answerFormOf(v.engine, x.Session, x.ID)
-	if f == nil || v.handIn == nil {
-		return f
-	}
-	if h, err := v.handIn(x.Session.SessionID, x.ID); err == nil && h.Digest == f.Digest { // else the page will change
-		f.show(h, x.Session.SessionID, x.ID, maxHandedIn/maxHandIns)
-	}
-	return f
+// Override returns what an override of the step's judges is about.
+func (v *runView) Override(x *run.Step) *decision {
+	return decisionOf(x, session.AwaitingStep{SessionID: x.SessionID, Step: x.ID})
 }
 
 // Took returns how long the ended processes of a step ran, or "".
@@ -84,49 +51,26 @@ func (v *runView) Took(x *run.Step) string {
 	return duration(time.Time{}, new(time.Time{}.Add(x.Took)))
 }
 
-// Tries returns the newest processes of a step, nil unless there were several.
-func (v *runView) Tries(x *run.Step) []board.RunStep {
-	if len(x.Agents) < 2 {
-		return nil
-	}
-	return x.Agents[:min(len(x.Agents), maxTries)]
-}
-
-// run reads a run.
-func (s *Site) run(ctx context.Context, who session.Caller, id string) (*runView, error) {
-	r, err := s.Board.GetRun(ctx, who, board.RunArgs{RunID: id})
-	if err != nil {
-		return nil, err
-	}
-	v := &runView{
-		View:   run.Look(ctx, r, s.Engine, run.LastSaid(ctx, s.Board, who, r)),
-		engine: s.Engine,
-		handIn: func(id, stepID string) (*workflow.HandIn, error) {
-			if _, err := s.readSession(ctx, who, id); err != nil {
-				return nil, err
-			}
-			return s.Engine.HandIn(ctx, id, stepID)
-		},
-	}
-	if v.Fault != nil {
-		s.Logger.Debug("the sessions of a run cannot be read", "run", id, "error", v.Fault)
-	}
-	v.fit()
-	return v, nil
-}
-
 const (
 	// maxSteps is how many steps the page of a run shows.
 	maxSteps = 80
-	// maxTries is how many processes for a step it shows.
+	// maxTries is how many tries of a step it shows.
 	maxTries = 10
-	// maxTold is how many steps it may have and still show the messages of finished ones.
-	maxTold = 12
+	// maxTold is how many steps it may have, and maxDetails how many bytes of what was done for them, and still show
+	// that of finished ones.
+	maxTold    = 12
+	maxDetails = 40 << 10
 )
 
-// fit leaves out what does not fit on the page: first finished entries of the workflow, then those that have not begun,
-// then the messages of finished steps.
-func (v *runView) fit() {
+// fit leaves out all steps but one, or what does not fit on the page: first finished entries of the workflow, then
+// those that have not begun, then what was done for finished steps.
+func (v *runView) fit(only string) {
+	v.Tree.Each(func(x *run.Step, _ int) {
+		if x.ID == only && x.SessionID == v.Tree.SessionID {
+			v.Only, v.Tree.Entries = only, [][]*run.Step{{x}}
+		}
+		x.Last = jsontext.Clip(x.Last, maxLast)
+	})
 	over := -maxSteps
 	v.Tree.Rows(func(*run.Step, int) { over++ })
 	steps := func(entry []*run.Step) (n int) {
@@ -146,8 +90,15 @@ func (v *runView) fit() {
 		over, v.After = over-steps(last), v.After+len(last)
 	}
 
-	v.Tree.Each(func(x *run.Step, _ int) { x.Last = jsontext.Clip(x.Last, maxLast) })
-	v.many = over+maxSteps > maxTold
+	shown, size := 0, 0
+	v.Tree.Rows(func(x *run.Step, _ int) {
+		shown++
+		if shown <= maxTold {
+			all, _ := json.Marshal(x.Progress) // about what a page shows of it
+			size += len(all)
+		}
+	})
+	v.many = v.Only == "" && (shown > maxTold || size > maxDetails)
 }
 
 // maxLast is how many bytes of what an agent said last a page shows.

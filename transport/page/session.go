@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -21,99 +20,59 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/judging"
 	"deepwork/session/machine"
-	"deepwork/session/run"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 )
 
-// A sessionPage shows one session.
-type sessionPage struct {
+// A sessionView is a session with those around it.
+type sessionView struct {
 	*workflow.SessionInfo
-	State    *machine.State          // nil if it cannot be read
-	Above    []*workflow.SessionInfo // what it is nested in, the outermost first
-	Children []*workflow.SessionInfo
-	Timeline [][]stepView // the entries of the workflow, the members of a group together
-	Fault    string       // why the steps that have not begun are not shown
-	Trace    board.Trace  // in which it is
-	Only     string       // the id of the one step that is shown, "" for all
+	State *machine.State
+	Above []*workflow.SessionInfo // what it is nested in, the outermost first
+	// Related are those that are nested in it and, of an attempt, the others that are nested in none.
+	Related []*workflow.SessionInfo
 
 	engine *workflow.Engine
 }
 
-// A stepView is a step on the timeline.
-type stepView struct {
-	Step     *job.Step             // nil if the definition cannot be read
-	Progress *machine.StepProgress // nil if it has not begun
-	ID       string
-	Current  bool
-	Digest   string             // what a person who overrides its reviews has seen
-	Files    []judging.FileHash // and its files
-	Answer   *answerForm        // nil if nobody is asked to pass its outputs
-	Brief    bool               // what was said and judged is on a page of its own
-	List     *run.Step          // what stands for the steps of all items, or nil; then nothing else is set
-}
-
-// maxDetails is how many bytes of what was said and judged a page shows.
-const maxDetails = 40 << 10
-
 // Elsewhere returns where the session's files are, or "" if they are here.
-func (p *sessionPage) Elsewhere() string { return p.engine.Elsewhere(&p.Session) }
+func (v *sessionView) Elsewhere() string { return v.engine.Elsewhere(&v.Session) }
 
-// Whys says, in a sentence for each step, why steps have to be done again or wait for a person.
-func (p *sessionPage) Whys() (all []string) {
-	for _, e := range p.State.StepProgress {
-		if text := e.Value.Why().Sentence(); text != "" && p.State.IsCurrent(e.Key) {
-			all = append(all, text)
-		}
-	}
-	return all
-}
-
-// fit makes steps brief that are not current if everything would be too much, or leaves out all but one.
-func (p *sessionPage) fit(only string) {
-	if _, _, item := job.SplitItem(only); item && p.State.Progress(only) != nil {
-		step, _ := p.engine.Step(p.State, only) // nil if it cannot be read
-		p.Timeline = [][]stepView{{p.step(step, only)}}
-	}
-	all, _ := json.Marshal(p.State) // about what a page shows of it
-	for _, group := range p.Timeline {
-		for i, v := range group {
-			if v.ID == only {
-				p.Only, p.Timeline = only, [][]stepView{{v}}
-				return
-			}
-			group[i].Brief = len(all) > maxDetails && !v.Current
-		}
-	}
-}
-
-// Reviewed reports whether the step has reviews or checks, or misses its schemas, so that a person can
-// override that now.
-func (v stepView) Reviewed() bool {
-	return v.Current && v.Step != nil && (len(v.Step.Reviews)+len(v.Step.Checks) > 0 || v.Progress.Unfit() != nil)
-}
-
-// Unfold reports whether a try is shown unfolded: the newest one of a step that has to
-// be done again.
-func (v stepView) Unfold(a *machine.Try) bool {
-	return v.Current && a.OpenedAt.Equal(v.Progress.Newest().OpenedAt) && a.State != machine.TryPassed
-}
-
+// session shows a chat session. The session of an attempt is on the page of that.
 func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
-	p, err := s.readSession(ctx, who, r.PathValue("id"))
+	v, err := s.readSession(ctx, who, r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
-	if p.State != nil && s.Board != nil {
-		p.Trace = s.Board.TraceOf(ctx, p.State.Trace)
+	only := r.URL.Query().Get("step")
+	if v.AttemptID != "" {
+		all, err := s.sessions(ctx)
+		to := url.URL{Path: "/attempts/" + v.AttemptID}
+		if v.ID != rootOf(all, v.AttemptID) || only != "" {
+			to.RawQuery = url.Values{"session": {v.ID}, "step": {only}}.Encode()
+		}
+		return &shown{to: to.String()}, err
 	}
-	p.fit(r.URL.Query().Get("step"))
-	if who.Has(session.RightPerson) {
-		p.showHandIns(ctx)
+
+	p := &workPage{FullAttemptReply: new(attempt.FullAttemptReply), At: "/sessions/" + v.ID, Session: v}
+	if s.Board != nil {
+		p.Trace = s.Board.TraceOf(ctx, v.State.Trace)
 	}
-	title := p.Goal
-	title = cmp.Or(title, p.ID)
-	return &shown{view: "session", title: title, data: p, topics: p.topics()}, nil
+	if err := s.sessionSteps(ctx, who, only, p); err != nil {
+		return nil, err
+	}
+	return &shown{view: "work", title: p.Title(), data: p, topics: v.topics()}, nil
+}
+
+// rootOf returns the session of an attempt that is nested in none and was moved last, "" if none has begun.
+func rootOf(newest []*workflow.SessionInfo, attempt string) string {
+	i := slices.IndexFunc(newest, func(i *workflow.SessionInfo) bool {
+		return i.AttemptID == attempt && i.Parent == ""
+	})
+	if i < 0 {
+		return ""
+	}
+	return newest[i].ID
 }
 
 // maxRelated is how many related sessions a page follows each by itself.
@@ -121,13 +80,13 @@ const maxRelated = 20
 
 // topics are those of the session, its ancestors and its children, including later ones: the stream of an open page
 // keeps its topics.
-func (p *sessionPage) topics() []string {
-	related := append([]*workflow.SessionInfo{p.SessionInfo}, p.Above...)
+func (v *sessionView) topics() []string {
+	related := append([]*workflow.SessionInfo{v.SessionInfo}, v.Above...)
 	if len(related) > maxRelated {
 		return []string{store.SessionChanged}
 	}
 	on := xslices.Map(related, func(i *workflow.SessionInfo) string { return store.SessionChanged + ":" + i.ID })
-	return append(on, childrenTopic+":"+p.ID)
+	return append(on, childrenTopic+":"+v.ID)
 }
 
 // onSession returns the action that calls do with a session that the caller sees.
@@ -183,19 +142,24 @@ func forPerson(who session.Caller, what, command string) error {
 			"sessions %s at a terminal.", what, who.Identity, command)
 }
 
+func unknownSession(id string) error {
+	return session.Wrong(codes.UnknownSession, "There is no session %q here.", id)
+}
+
 // readSession reads a session that the caller sees: its own, one of an attempt that it sees, or any for the
 // owner of the server.
-func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (*sessionPage, error) {
+func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (*sessionView, error) {
 	all, err := s.sessions(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	p := &sessionPage{engine: s.Engine}
-	if !p.find(all, id, who) || p.AttemptID != "" && !s.seesAttempt(ctx, who, p.AttemptID) {
-		return nil, session.Wrong(codes.UnknownSession, "There is no session %q here.", id)
+	v := &sessionView{engine: s.Engine}
+	if !v.find(all, id, who) || v.AttemptID != "" && !s.seesAttempt(ctx, who, v.AttemptID) {
+		return nil, unknownSession(id)
 	}
-	return p, p.read(ctx)
+	v.State, err = s.Engine.Read(ctx, v.ID)
+	return v, err
 }
 
 func (s *Site) seesAttempt(ctx context.Context, who session.Caller, id string) bool {
@@ -206,70 +170,32 @@ func (s *Site) seesAttempt(ctx context.Context, who session.Caller, id string) b
 	return err == nil
 }
 
-// find finds a session, its ancestors and its children, and reports whether it is there. A caller sees the sessions of
+// find finds a session and those around it, and reports whether it is there. A caller sees the sessions of
 // the attempts that it sees; of the others, its own.
-func (p *sessionPage) find(all []*workflow.SessionInfo, id string, who session.Caller) bool {
+func (v *sessionView) find(all []*workflow.SessionInfo, id string, who session.Caller) bool {
 	by := make(map[string]*workflow.SessionInfo, len(all))
 	for _, i := range all {
 		by[i.ID] = i
 	}
 
-	p.SessionInfo = by[id]
-	if p.SessionInfo == nil || p.AttemptID == "" && !sees(who, p.SessionInfo) {
+	v.SessionInfo = by[id]
+	if v.SessionInfo == nil || v.AttemptID == "" && !sees(who, v.SessionInfo) {
 		return false
 	}
 	shown := func(i *workflow.SessionInfo) bool {
-		return i.AttemptID == p.AttemptID && (p.AttemptID != "" || sees(who, i))
+		return i.AttemptID == v.AttemptID && (v.AttemptID != "" || sees(who, i))
 	}
 	for _, i := range all {
-		if i.Parent == id && shown(i) {
-			p.Children = append(p.Children, i)
+		root := i.Parent == "" && v.AttemptID != "" && i.ID != id
+		if (i.Parent == id || root) && shown(i) && len(v.Related) < maxAlone {
+			v.Related = append(v.Related, i)
 		}
 	}
-	for up := by[p.Parent]; up != nil && shown(up) && len(p.Above) < len(all); up = by[up.Parent] {
-		p.Above = slices.Insert(p.Above, 0, up)
+	for up := by[v.Parent]; up != nil && shown(up) && len(v.Above) < len(all); up = by[up.Parent] {
+		v.Above = slices.Insert(v.Above, 0, up)
 	}
 
 	return true
-}
-
-// read reads the record of the session and its definition, if they can be read.
-func (p *sessionPage) read(ctx context.Context) (err error) {
-	if p.State, err = p.engine.Read(ctx, p.ID); err != nil {
-		return err
-	}
-	def, err := p.engine.Definition(p.State)
-	if err != nil {
-		p.Fault = err.Error()
-		for _, e := range p.State.StepProgress {
-			p.Timeline = append(p.Timeline, []stepView{p.step(nil, e.Key)})
-		}
-		return nil
-	}
-	for _, entry := range run.Look(ctx, &board.RunReply{SessionID: &p.ID, Open: true}, p.engine, nil).Tree.Entries {
-		p.Timeline = append(p.Timeline, xslices.Map(entry, func(s *run.Step) stepView {
-			if s.List != nil {
-				return stepView{List: s}
-			}
-			return p.step(def.Job.Step(s.ID), s.ID)
-		}))
-	}
-
-	return nil
-}
-
-func (p *sessionPage) step(step *job.Step, id string) stepView {
-	v := stepView{
-		Step:     step,
-		Progress: p.State.Progress(id),
-		ID:       id,
-		Current:  p.State.Status == machine.Active && p.State.IsCurrent(id),
-	}
-	v.Answer = answerFormOf(p.engine, p.State, id)
-	if v.Reviewed() {
-		v.Digest, v.Files = workflow.GivenFor(p.State, id)
-	}
-	return v
 }
 
 // placeOf returns which step of its workflow a session is at, such as 2 of 5, "" if its definition cannot be read.
@@ -297,40 +223,6 @@ func (s *Site) stepOf(i *workflow.SessionInfo) string {
 		return "step " + place
 	}
 	return ""
-}
-
-// An answerForm asks a person to pass the outputs of a step or, if About says why, to say how its rounds go on.
-type answerForm struct {
-	SessionID, Step, Digest, About, Notes string
-
-	Files    []judging.FileHash
-	Criteria []job.Criteria
-	Shown    []handedFile // empty on pages that only link to the files
-	Gone     []string     // files that only an earlier hand-in had
-}
-
-// answerFormOf returns the form for a step of a session, or nil if nobody is asked about it.
-func answerFormOf(e *workflow.Engine, state *machine.State, stepID string) *answerForm {
-	q, err := state.ToAnswer(stepID, "")
-	if err != nil {
-		return nil
-	}
-	f := &answerForm{
-		SessionID: state.SessionID,
-		Step:      stepID,
-		Digest:    q.Content,
-		About:     q.Turn().About,
-		Files:     q.Files,
-	}
-	if q.Notes != nil {
-		f.Notes = *q.Notes
-	}
-	if step, err := e.Step(state, stepID); err == nil { // else the page says that it cannot be read
-		for _, r := range step.ReviewsBy(true) {
-			f.Criteria = append(f.Criteria, r.Criteria...)
-		}
-	}
-	return f
 }
 
 // answer records what the person at the page decides about the outputs that the form showed.
@@ -372,7 +264,8 @@ type index struct {
 	newest []*workflow.SessionInfo
 }
 
-// childrenTopic is the topic of the sessions that are nested in another one: children:SESSION.
+// childrenTopic is the topic of the sessions that are nested in another one, children:SESSION, or of an attempt,
+// children:ATTEMPT.
 const childrenTopic = "children"
 
 // readSessions reads changed sessions while pages are open, and all at the start, so that the first page does not wait
@@ -412,8 +305,10 @@ func (x *index) read(ctx context.Context, s *Site) error {
 			case err != nil:
 				return err
 			default:
-				if i.Parent != "" {
-					s.Touch(childrenTopic + ":" + i.Parent)
+				for _, of := range []string{i.Parent, i.AttemptID} {
+					if of != "" {
+						s.Touch(childrenTopic + ":" + of)
+					}
 				}
 				x.all[id] = i
 			}

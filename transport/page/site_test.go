@@ -351,17 +351,19 @@ func TestSessionsInWorkspaces(t *testing.T) {
 	for _, page := range []string{at, at + "/output?path=idea.txt", "/attempts/" + id} {
 		bob.do("GET", page, nil).is(http.StatusNotFound).lacks("from the workspace")
 	}
-	ann.do("GET", at, nil).is(http.StatusOK, "window.hit", `href="/attempts/`+id, "output?path=idea.txt", "/go-to",
+	ann.do("GET", at, nil).leads("/attempts/" + id)
+	ann.do("GET", "/attempts/"+id, nil).is(http.StatusOK, "window.hit", "output?path=idea.txt", "/go-to",
 		"/abort").lacks("<script>window")
 	ann.do("GET", at+"/output?path=idea.txt", nil).is(http.StatusOK, "from the workspace")
-	back := "/go-to?step=idea&revision=" + find(t, regexp.MustCompile(`name="revision" value="([0-9]+)"`), ann.get(at))
+	back := "/go-to?step=idea&revision=" + find(t, regexp.MustCompile(`name="revision" value="([0-9]+)"`),
+		ann.get("/attempts/"+id))
 	// the second one is of a page that shows what was before
 	for i, action := range []string{back, back, "/abort?reason=x"} {
 		bob.act(at+action, bob.csrf("/board")).is(http.StatusNotFound)
 		ann.act(at+action, ann.csrf("/board")).
 			is([]int{http.StatusSeeOther, http.StatusConflict, http.StatusSeeOther}[i])
 	}
-	testkit.Contains(t, ann.get(at), "aborted", "the session goes on")
+	testkit.Contains(t, ann.get("/attempts/"+id), "aborted", "the session goes on")
 }
 
 // The person at deepwork ui sees every step that waits for a person, also those of callers with tokens,
@@ -437,7 +439,8 @@ func TestAPersonPassesAStepOnAPage(t *testing.T) {
 			"text.txt").lacks("<img").text)
 	}
 	shown, csrf := form(), ann.csrf(at)
-	testkit.Contains(t, ann.get("/"), `href="`+at+`#step-text" aria-label="Pass… `, "the way to it on the page Now")
+	testkit.Contains(t, ann.get("/"), `href="`+at+`#decide-`+id+`-text" aria-label="Pass… `,
+		"the way to it on the page Now")
 	testkit.Contains(t, ann.get(at+"/output?path=text.txt"), "Dear all", "the output")
 
 	review := func(b *browser, csrf, decision, digest, feedback string) answer {
@@ -519,7 +522,7 @@ steps:
 	}
 
 	finish("needs_work", "Waiting: a person must say how to go on")
-	testkit.ContainsAll(t, ann.get("/"), []string{`href="` + at + `#step-try" aria-label="Decide… `,
+	testkit.ContainsAll(t, ann.get("/"), []string{`href="` + at + `#decide-` + id + `-try" aria-label="Decide… `,
 		"its rounds are used up, and a person has to say how it goes on: "})
 	testkit.ContainsAll(t, ann.get(at), []string{"Round 1 of 1 is over", "&lt;no&gt;", `value="more"`, `value="stop"`})
 	testkit.Lacks(t, ann.get(at), []string{`value="fail"`})

@@ -39,9 +39,12 @@ type compared struct {
 }
 
 // Took returns how long its agent last worked, "" before it has ended.
-func (c compared) Took() string {
-	from, _ := time.Parse(time.RFC3339Nano, board.OrEmpty(c.StartedAt)) // this program has written them
-	to, _ := time.Parse(time.RFC3339Nano, board.OrEmpty(c.EndedAt))
+func (c compared) Took() string { return took(c.StartedAt, c.EndedAt) }
+
+// took returns how long something lasted, by its formatted times, or "" before it has ended.
+func took(began, ended *string) string {
+	from, _ := time.Parse(time.RFC3339Nano, board.OrEmpty(began)) // this program has written them
+	to, _ := time.Parse(time.RFC3339Nano, board.OrEmpty(ended))
 	if from.IsZero() || to.IsZero() {
 		return ""
 	}

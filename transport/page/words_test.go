@@ -143,12 +143,12 @@ func TestWhatNeedsAPerson(t *testing.T) {
 			Waits: &session.AwaitingStep{Step: "s"},
 		}, nil,
 			"session, waiting_for_you: its review failed: override it, or have the agent do it again. Decide… " +
-				"(person) at /sessions/a#step-s"},
+				"(person) at /sessions/a#decide-a-s"},
 		{board.Attention{
 			Kind:  board.AttentionStep,
 			Waits: &session.AwaitingStep{Step: "s", Review: true},
 			Why:   new("A person has to pass it"),
-		}, nil, "session, waiting_for_you: A person has to pass it. Pass… (person) at /sessions/a#step-s"},
+		}, nil, "session, waiting_for_you: A person has to pass it. Pass… (person) at /sessions/a#decide-a-s"},
 		{board.Attention{Kind: board.AttentionFailed, State: new(board.Failed)}, nil,
 			"agent, failed: read its last messages, then send a follow-up or start another. Open at /attempts/a"},
 		{board.Attention{Kind: board.AttentionFailed, State: new(board.Failed), Why: new("It broke.\nBadly.")}, nil,
@@ -160,7 +160,7 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		{board.Attention{Kind: board.AttentionRun, State: new(board.Failed), Why: new("It is gone.")}, nil,
 			"run, failed: It is gone.. Resume (agents) to /attempts/a/resume"},
 		{board.Attention{Kind: board.AttentionRun, State: new(board.Paused), Why: new("It cost 5.")}, nil,
-			"run, paused: It cost 5.. Resume… (agents) at /attempts/a"},
+			"run, paused: It cost 5.. Resume… (agents) at /attempts/a#resume"},
 		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed)}, nil,
 			"agent, completed: . Review at /attempts/a"},
 		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed)}, active,
@@ -249,8 +249,8 @@ func TestAPieceOfWorkHasOneRow(t *testing.T) {
 	}, of) {
 		got = append(got, fmt.Sprintf("%s at %s and %d more", i.Kind, i.Link, i.Others))
 	}
-	testkit.Same(t, got, []string{"session at /sessions/below-run#step-s and 2 more",
-		"session at /sessions/chat#step-s and 2 more", "agent at /attempts/other and 0 more"}, "the rows")
+	testkit.Same(t, got, []string{"session at /sessions/below-run#decide-below-run-s and 2 more",
+		"session at /sessions/chat#decide-chat-s and 2 more", "agent at /attempts/other and 0 more"}, "the rows")
 }
 
 func TestTimes(t *testing.T) {

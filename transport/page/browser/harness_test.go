@@ -64,6 +64,7 @@ type server struct {
 	root, url string
 	login     string // the URL with the secret of deepwork ui
 	options   []string
+	env       []string // in addition to that of the test
 	process   *exec.Cmd
 }
 
@@ -108,6 +109,7 @@ func (s *server) start(options ...string) {
 	}
 	s.process = exec.Command(program, append(args, options...)...)
 	s.process.Dir = testkit.Dir(s.t)
+	s.process.Env = append(os.Environ(), s.env...)
 	said, w, err := os.Pipe()
 	testkit.Must(s.t, err)
 	s.process.Stdout, s.process.Stderr = w, w
@@ -269,9 +271,10 @@ func openShop(t *testing.T) (root string, paths map[string]string) {
 	b := person(t, root)
 	b.open("/sessions/" + session)
 	b.run(`document.querySelectorAll('details').forEach(d => d.open = true)`)
-	b.fill("#why-changelog", "The other changes are internal; I have read them.")
-	b.run(`document.getElementById('why-changelog').form.requestSubmit()`)
-	b.until(`!document.getElementById('why-changelog')?.value`)
+	why := "why-" + session + "-changelog"
+	b.fill("#"+why, "The other changes are internal; I have read them.")
+	b.run(`document.getElementById('` + why + `').form.requestSubmit()`)
+	b.until(`!document.getElementById('` + why + `')?.value`)
 	finish(session, "changelog", args{"changelog": "docs/CHANGELOG.md"})
 	call.Start(args{
 		"goal":              "Check the claims of the release notes",

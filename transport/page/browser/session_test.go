@@ -73,6 +73,7 @@ func TestSession(t *testing.T) {
 	s, call, agent := open(t, report)
 	b := person(t, s.root)
 	id := call.Start(args{"goal": "Write about the sea", "job_name": "report", "workflow_name": "write"})
+	why := "why-" + id + "-draft"
 	draft := func(file string) {
 		call("finished_step", args{"session_id": id, "step_id": "draft", "outputs": args{"out": file}}, nil)
 	}
@@ -83,32 +84,32 @@ func TestSession(t *testing.T) {
 		"an override is offered to a caller without the right")
 
 	b.open("/sessions/" + id).until(
-		inStep("Draft", "Review 1: failed", "too short", "Write more of it.", "Is it good?", "bad.txt ("))
+		inStep("Draft", "Try 1", "failed", "too short", "Write more of it.", "Is it good?", "bad.txt ("))
 	b.check("review-failed")
 	b.open("/sessions/" + id)
 
 	// Why is required, by the form and by the server.
 	b.click("Actions").click("Override the reviews")
 	testkit.True(t, eval[bool](b,
-		`document.activeElement.id === 'why-draft' && !document.activeElement.validity.valid`),
+		`document.activeElement.id === '`+why+`' && !document.activeElement.validity.valid`),
 		"the reason is not required")
 
-	b.use("#why-draft", "", `e.required = false`).click("Override the reviews")
+	b.use("#"+why, "", `e.required = false`).click("Override the reviews")
 	b.until(refused("Say why") +
-		` && document.activeElement.id === 'why-draft' && ` +
+		` && document.activeElement.id === '` + why + `' && ` +
 		`document.activeElement.matches('[aria-invalid=true][aria-describedby=wrong]') && ` +
 		`document.getElementById('wrong').innerText.includes('Say why')`)
 
 	// What the person was shown stays what they override, and they are told that there is something newer.
-	given := `document.getElementById('why-draft').form.elements.given.value`
+	given := `document.getElementById('` + why + `').form.elements.given.value`
 	before := eval[string](b, given)
 	testkit.WriteAll(t, s.root, map[string]string{"bad.txt": "this one is bad, too\n"})
 
 	draft("bad.txt")
-	b.until(inStep("Draft", "Review 2: failed"))
+	b.until(inStep("Draft", "Try 2"))
 	testkit.Equal(t, eval[string](b, given), before, "what is overridden")
 	b.click("Show it").until(given + ` !== '` + before + `'`)
-	b.click("Actions").fill("#why-draft", "I have read it").until(`!document.querySelector('[aria-invalid], #wrong')`)
+	b.click("Actions").fill("#"+why, "I have read it").until(`!document.querySelector('[aria-invalid], #wrong')`)
 	b.click("Override the reviews").until(inStep("Draft", "lets it go on without its reviews", "I have read it"))
 	draft("bad.txt")
 	b.until(inStep("Draft", "finished"),
@@ -122,8 +123,8 @@ func TestSession(t *testing.T) {
 		"the steps of the group are not side by side")
 
 	// What was delivered can be opened.
-	b.use(".step summary", "Outputs (1)",
-		`e.click()`).click("bad.txt").until(at("/sessions/"+id+"/output") + " && " + has("this one is bad"))
+	b.clickOn(`.step details[id^=outputs-] summary`, "").click("bad.txt").
+		until(at("/sessions/"+id+"/output") + " && " + has("this one is bad"))
 	b.click("session " + id).until(at("/sessions/" + id))
 
 	// A nested workflow, which is aborted, and a step that is done again.
@@ -142,7 +143,7 @@ func TestSession(t *testing.T) {
 	b.use(".step:not(.current) summary", "Actions", `e.click()`).click("Go back to this step")
 	b.until(inStep("Draft", "current"), has("went back from"))
 	draft("good.txt")
-	b.until(inStep("Draft", "Well done.", "Review 1: passed", "good.txt"), inStep("Spelling", "current"))
+	b.until(inStep("Draft", "Well done.", "passed", "good.txt"), inStep("Spelling", "current"))
 	b.check("session-acted-on")
 	b.open("/").until(in("[aria-labelledby=working]", "Write about the sea"),
 		in("[aria-labelledby=recent]", "How deep it is"))
@@ -191,7 +192,7 @@ func TestAPersonReviewsOnAPage(t *testing.T) {
 	b.use(".handed[aria-label='a.go'] tr:nth-child(1)", "1 package a",
 		`e.focus(); e.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))`)
 	b.until(field + `.value === 'a.go:4: return 2\na.go:1: '`)
-	b.press("say more").click("Fail").shows("Now tell the agent to go on")
+	b.press("say more").click("Fail: the agent changes it").shows("Now tell the agent to go on")
 	handIn()
 	testkit.True(t, r.Status == "needs_work" && strings.Contains(r.Feedback, "a.go:4: return 2\na.go:1: say more"),
 		"the agent is told %+v", r)
@@ -202,7 +203,7 @@ func TestAPersonReviewsOnAPage(t *testing.T) {
 	b.until(`document.querySelector('.handed tr.add')?.innerText.includes('return 2') && ` +
 		`document.querySelector('.handed tr.del').innerText.includes('return 1')`)
 	b.check("review-again")
-	b.open("/sessions/" + id).click("Pass").shows("Passed by local")
+	b.open("/sessions/" + id).click("Pass: the step is finished").shows("Passed by local")
 	handIn()
 	testkit.Equal(t, r.Status, "next_step", "the agent goes on")
 }
@@ -253,7 +254,7 @@ func TestNowAndHistory(t *testing.T) {
 		`!document.querySelector('.working').innerText.includes('A letter')`)
 	b.until(`document.querySelector('.needs').innerText.includes('+1 −1 in 1 file')`) // git has counted it
 	b.check("now-needs")
-	b.click("Pass…").until(at("/sessions/"+id) + ` && location.hash === '#step-text'`)
+	b.click("Pass…").until(at("/sessions/"+id) + ` && location.hash === '#decide-` + id + `-text'`)
 	b.open("/").click("Review").until(at("/attempts/" + done))
 	rows := `[...document.querySelectorAll('.history tbody .title > a')].map(e => e.innerText).join(', ')`
 	b.press("g", "h").until(at("/history") + ` && ` + rows + ` === 'A letter, Break it, Add a line'`)
@@ -505,18 +506,20 @@ func TestRun(t *testing.T) {
 	b.until(stepIs("The report", "waiting for you") + ` && !!document.querySelector('form.answer')`)
 	b.check("run-asks")
 	b.fill(`form.answer textarea`,
-		"Say more").click("Fail").until(stepIs("The report", "running") + ` && ` + has("2 tries"))
+		"Say more").click("Fail: the agent changes it").
+		until(stepIs("The report", "running") + ` && ` + has("2 agents"))
 	p.order(t, "report", "finish")
 	b.until(stepIs("The report", "waiting for you") + ` && !!document.querySelector('form.answer')`)
 	b.clickOn(".tabs a:last-child",
 		"").until(`document.querySelectorAll('[aria-label="report.md"] tr.add').length === 2`)
-	b.click("Answer").until(`!!document.querySelector('form.answer')`)
-	b.click("Pass").until(state("completed") + " && " + stepIs("The report", "completed"))
+	b.click("Decide").until(`!!document.querySelector('form.answer')`)
+	b.click("Pass: the step is finished").until(state("completed") + " && " + stepIs("The report", "completed"))
 	b.check("run-complete")
-	b.clickOn("h3 a", "The report").
-		until(has("a person must pass these outputs") + ` && document.querySelector('h1').innerText.includes('report')`)
+	b.clickOn(`[id$="-report"] .about a`, "messages").
+		until(has("a person must decide about these outputs") +
+			` && document.querySelector('#main h2').innerText.includes('report')`)
 	b.check("run-agent")
-	b.open(path).clickOn(".facts a", "").until(at("/sessions/") + " && " + has("Passed by a person"))
+	b.open(path).shows("Passed by a person")
 	b.open("/")
 	b.click("Merge…") // what the agents have written is in no commit
 	b.until(at(path) + " && location.search === '?tab=changes'")

@@ -1,9 +1,11 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -11,41 +13,105 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/machine"
 	"deepwork/session/merge"
+	"deepwork/session/run"
 	"deepwork/session/store"
 )
 
-type attemptPage struct {
-	*attempt.FullAttemptReply
-	Task     *board.TaskReply
-	Messages []message
+// A workPage shows a piece of work: a chat session, an attempt of an agent, or a run.
+type workPage struct {
+	*attempt.FullAttemptReply                  // zero for a chat session
+	At, Part                  string           // its path, and the query of the one session that is shown, or ""
+	Task                      *board.TaskReply // nil for a chat session
+	Session                   *sessionView     // whose steps are shown; nil if none has begun, or it cannot be read
+	Steps                     *runView         // nil if there are none
+	Run                       *runView         // Steps of a run, else nil
+	Decisions                 []*decision
+	Undecided                 int // decisions that are left out
+	Trace                     board.Trace
+	Place                     string // which step of its workflow it is at, "" if none
+	Messages                  []message
 	// Shown is the execution whose messages these are, nil if they are the newest of all. Next is the
 	// index for those that follow, 0 if they are all.
 	Shown  *attempt.Execution
 	Next   int64
-	Older  string   // the execution with the messages before these, "" if they are the first
-	Open   bool     // the agent waits or runs
-	Of     string   // the id of the execution whose messages these are, "" for all
-	Newest bool     // the messages are the newest
-	Run    *runView // nil if an agent leads
-	// Changes reports whether the tab with the changes is shown, else the one with the conversation, or the steps of a
-	// run.
+	Older  string         // the execution with the messages before these, "" if they are the first
+	Of     string         // the id of the execution whose messages these are, "" for all
+	Agent  *board.RunStep // that execution, of a run
+	Newest bool           // the messages are the newest
+	// Changes reports whether the tab with the changes is shown, else the one with the steps and the conversation.
 	Changes   bool
 	Stat      *diffstat // nil if it is not known yet
-	Step      string    // where its workflow is, "" if it is not under way
 	Editor    editor
 	Conflicts map[string][]conflictFile // of merges in progress, by repository
 	review
 }
 
-// Primary returns the next action of a person: answer, resolve, resume, follow (up), review, merge, done, or "" for
+// Title returns what the work is about.
+func (p *workPage) Title() string {
+	switch {
+	case p.Task != nil:
+		return p.Task.Title
+	case p.Session.Goal != "":
+		return p.Session.Goal
+	}
+	return p.Session.ID
+}
+
+// Took returns how long its agent last worked, "" before it has ended.
+func (p *workPage) Took() string { return took(p.StartedAt, p.EndedAt) }
+
+// Reasons says, in a sentence each, why the work goes wrong, unless a card says so.
+func (p *workPage) Reasons() (all []string) {
+	if p.Run == nil && p.Why != "" {
+		all = append(all, p.Why)
+	}
+	if p.Session != nil && p.Session.State.AbortReason != nil {
+		all = append(all, "Aborted: "+*p.Session.State.AbortReason)
+	}
+	if p.Steps == nil || p.Run != nil {
+		return all
+	}
+	p.Steps.Tree.Each(func(x *run.Step, _ int) {
+		if text := x.Progress.Why().Sentence(); text != "" && x.Current() && p.Decision(x) == nil {
+			all = append(all, text)
+		}
+	})
+	return all
+}
+
+// Decision returns the card of a step, or nil.
+func (p *workPage) Decision(x *run.Step) *decision {
+	for _, d := range p.Decisions {
+		if d.SessionID == x.SessionID && d.Step == x.ID {
+			return d
+		}
+	}
+	return nil
+}
+
+// maxWaits is how many steps that wait a page names at its top.
+const maxWaits = 20
+
+// Waits returns the steps of a live run that wait for something else than a decision.
+func (p *workPage) Waits() (all []*run.Step) {
+	p.Run.Tree.Rows(func(x *run.Step, _ int) {
+		if x.Why != "" && len(all) < maxWaits && p.Decision(x) == nil {
+			all = append(all, x)
+		}
+	})
+	return all
+}
+
+// Primary returns the next action of a person: decide, resolve, resume, follow (up), review, merge, done, or "" for
 // none.
-func (p *attemptPage) Primary() string {
+func (p *workPage) Primary() string {
 	ended := p.State == board.Failed || p.State == board.Interrupted || p.State == board.Stopped
 	switch {
-	case p.Run != nil && p.Run.Asks() != nil:
-		return "answer"
-	case p.Open:
+	case len(p.Decisions) > 0:
+		return "decide"
+	case p.Open || p.Task == nil:
 		return ""
 	case p.Merging():
 		return "resolve"
@@ -65,7 +131,7 @@ func (p *attemptPage) Primary() string {
 }
 
 // FilesChanged returns how many files have changed.
-func (p *attemptPage) FilesChanged() (n int) {
+func (p *workPage) FilesChanged() (n int) {
 	if p.Stat != nil {
 		return p.Stat.Files
 	}
@@ -76,28 +142,28 @@ func (p *attemptPage) FilesChanged() (n int) {
 }
 
 // The state of its branch: Ahead, Behind and Loose (uncommitted) hold if they do in any repository.
-func (p *attemptPage) Ahead() bool {
+func (p *workPage) Ahead() bool {
 	return p.any(func(r attempt.AttemptRepo) bool { return r.Ahead > 0 })
 }
-func (p *attemptPage) Loose() bool {
+func (p *workPage) Loose() bool {
 	return p.any(func(r attempt.AttemptRepo) bool { return r.Loose > 0 })
 }
-func (p *attemptPage) Behind() bool {
+func (p *workPage) Behind() bool {
 	return p.any(func(r attempt.AttemptRepo) bool { return r.Behind > 0 })
 }
-func (p *attemptPage) Merging() bool {
+func (p *workPage) Merging() bool {
 	return p.any(func(r attempt.AttemptRepo) bool { return r.Merging })
 }
 
-func (p *attemptPage) any(is func(attempt.AttemptRepo) bool) bool {
+func (p *workPage) any(is func(attempt.AttemptRepo) bool) bool {
 	return slices.ContainsFunc(p.Repos, func(r attempt.AttemptRepo) bool { return r.Exists && is(r) })
 }
 
 // Done reports whether it is a complete run, which no agent continues.
-func (p *attemptPage) Done() bool { return p.Run != nil && p.Run.Complete() }
+func (p *workPage) Done() bool { return p.Run != nil && p.Run.Complete() }
 
 // InPlace reports whether it's a run in the project's own folder, so that there's no diff.
-func (p *attemptPage) InPlace() bool { return p.Run != nil && p.Run.Kept.InPlace }
+func (p *workPage) InPlace() bool { return p.Run != nil && p.Run.Kept.InPlace }
 
 // onAttempt returns the target that the URL of a request names.
 func onAttempt(r *http.Request) board.Target {
@@ -112,15 +178,11 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	}
 
 	asked := r.URL.Query()
-	p := &attemptPage{FullAttemptReply: a, Open: a.Open, Conflicts: map[string][]conflictFile{},
-		Changes: asked.Get("tab") == "changes" || asked.Has("path") || asked.Has("files") || asked.Has("diff")}
+	p := &workPage{FullAttemptReply: a, At: attemptURL(r), Of: asked.Get("execution"),
+		Conflicts: map[string][]conflictFile{},
+		Changes:   asked.Get("tab") == "changes" || asked.Has("path") || asked.Has("files") || asked.Has("diff")}
 	if !a.Open { // changes of an agent at work would be counted again and again
 		p.Stat = s.changes.stat(a.AttemptID)
-	}
-	if a.WorkflowSession != nil && board.OrEmpty(a.WorkflowStatus) == board.WorkflowActive {
-		if at, err := s.Engine.Info(ctx, *a.WorkflowSession); err == nil { // else it is gone
-			p.Step = s.stepOf(at)
-		}
 	}
 	if p.Editor, err = s.editor(ctx, who); err != nil {
 		return nil, err
@@ -128,32 +190,99 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	if p.Task, err = s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: a.TaskID}); err != nil {
 		return nil, err
 	}
-	if a.Lead == task.ServerLeads {
-		if p.Run, err = s.run(ctx, who, a.AttemptID); err != nil {
-			return nil, err
-		}
-		if agent, err := s.agent(ctx, who, r, p); agent != nil || err != nil {
-			return agent, err
-		}
+	if err := s.attemptSteps(ctx, who, asked, p); err != nil {
+		return nil, err
 	}
 	for _, repo := range a.Repos {
 		if repo.Merging {
 			p.Conflicts[repo.RepoID] = conflictsOf(repo)
 		}
 	}
-	if p.Changes {
+	switch {
+	case p.Changes:
 		p.review, err = s.reviewOf(ctx, who, r, a)
 		p.Stat = p.review.Stat
-	} else {
+	case p.Run == nil || p.Of != "":
 		err = s.messages(ctx, who, r, p)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &shown{view: "attempt", title: p.Task.Title, data: p, topics: []string{
+	topics := []string{
 		store.AttemptChanged + ":" + a.AttemptID, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + a.AttemptID,
-		commentsTopic + ":" + a.AttemptID, changesTopic,
-	}}, nil
+		commentsTopic + ":" + a.AttemptID, childrenTopic + ":" + a.AttemptID, changesTopic,
+	}
+	return &shown{view: "work", title: p.Title(), data: p, topics: topics}, nil
+}
+
+// attemptSteps reads the steps of an attempt: of the session that the URL names, else of all of a run, or of the
+// session that an agent began last.
+func (s *Site) attemptSteps(ctx context.Context, who session.Caller, asked url.Values, p *workPage) error {
+	id := asked.Get("session")
+	if id != "" {
+		p.Part = "?" + url.Values{"session": {id}}.Encode()
+	}
+	var reply *board.RunReply
+	if p.Lead == task.ServerLeads {
+		var err error
+		if reply, err = s.Board.GetRun(ctx, who, board.RunArgs{RunID: p.AttemptID}); err != nil {
+			return err
+		}
+		p.Trace = reply.Trace
+		for i := range reply.Steps {
+			if reply.Steps[i].ExecutionID == p.Of {
+				p.Agent = &reply.Steps[i]
+			}
+		}
+	}
+	all, err := s.sessions(ctx)
+	if err != nil {
+		return err
+	}
+	root := rootOf(all, p.AttemptID)
+	if reply != nil {
+		root = board.OrEmpty(reply.SessionID)
+	}
+	if at := cmp.Or(id, root); at != "" {
+		v, err := s.readSession(ctx, who, at)
+		switch {
+		case err == nil && v.AttemptID == p.AttemptID:
+			p.Session = v
+		case p.Part != "":
+			return cmp.Or(err, unknownSession(id))
+		} // else the page says what is known without it
+	}
+	switch {
+	case reply != nil:
+		if p.Part != "" {
+			reply.SessionID = &id
+		}
+		view := run.Look(ctx, reply, s.Engine, run.LastSaid(ctx, s.Board, who, reply))
+		p.Run = &runView{View: view}
+		return s.steps(ctx, who, asked.Get("step"), p, p.Run)
+	case p.Session != nil:
+		return s.sessionSteps(ctx, who, asked.Get("step"), p)
+	}
+	return nil
+}
+
+// sessionSteps reads the steps of a session that no server leads.
+func (s *Site) sessionSteps(ctx context.Context, who session.Caller, only string, p *workPage) error {
+	if p.Session.Status == string(machine.Active) {
+		p.Place = s.stepOf(p.Session.SessionInfo)
+	}
+	view := run.Look(ctx, &board.RunReply{SessionID: &p.Session.ID, Open: true}, s.Engine, nil)
+	return s.steps(ctx, who, only, p, &runView{View: view})
+}
+
+// steps adds steps to a page, or the only one, and what waits for a person there.
+func (s *Site) steps(ctx context.Context, who session.Caller, only string, p *workPage, v *runView) error {
+	if v.Fault != nil {
+		s.Logger.Debug("the sessions of a page cannot be read", "page", p.At, "error", v.Fault)
+	}
+	p.Steps = v
+	v.fit(only)
+	return s.decide(ctx, who, p)
 }
 
 func (s *Site) stopped(who session.Caller, r *http.Request, a *attempt.AttemptReply) string {
@@ -181,34 +310,6 @@ func sameTab(r *http.Request) string {
 }
 
 func attemptURL(r *http.Request) string { return "/attempts/" + r.PathValue("attempt_id") }
-
-// An agentPage shows one process of an agent of a run.
-type agentPage struct {
-	attemptPage
-	Agent *board.RunStep
-}
-
-// agent returns the page of the process that the URL names, or nil if it is not one of an agent of the run.
-func (s *Site) agent(ctx context.Context, who session.Caller, r *http.Request, p *attemptPage) (*shown, error) {
-	for i, x := range p.Run.RunReply.Steps {
-		if x.ExecutionID != r.URL.Query().Get("execution") {
-			continue
-		}
-
-		v := &agentPage{*p, &p.Run.RunReply.Steps[i]}
-		if err := s.messages(ctx, who, r, &v.attemptPage); err != nil {
-			return nil, err
-		}
-		return &shown{
-			view:   "agent",
-			title:  x.StepID + " · " + p.Task.Title,
-			data:   v,
-			topics: []string{store.AttemptChanged + ":" + p.AttemptID, outputTopic + ":" + p.AttemptID},
-		}, nil
-	}
-
-	return nil, nil
-}
 
 // integrate returns the action of a call that may move an attempt's branch, even if it fails.
 func integrate[A any](
