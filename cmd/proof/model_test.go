@@ -409,8 +409,8 @@ func TestReviewModel(t *testing.T) {
 			"handed in": {[]porcupine.Operation{judged, op(first, personAwaited), op(lost, lostReply), op(yes, decided),
 			op(second, `complete {"report":"b.md"}`)}, true},
 		"others that a lost call handed in " +
-			"in between": {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(lost, lostReply),
-			op(first, personAwaited), op(second, personAwaited), op(yes, decided),
+			"in between": {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided),
+			op(lost, lostReply), op(first, personAwaited), op(second, personAwaited), op(yes, decided),
 			op(second, `complete {"report":"b.md"}`)}, true},
 		"other outputs withdraw a " +
 			"decision": {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided),

@@ -75,9 +75,9 @@ func (k *Keeper) TakeSide(ctx context.Context, path, file, side string, inUse fu
 }
 
 // Untake puts a file whose conflict was resolved back into conflict, and restores it byte by byte if TakeSide has
-// replaced it. kept says where the file is that it was resolved by, nil if one side has the same: its ref names a file instead
-// of a commit. If the process is killed in between, the file is in conflict, and TakeSide and Untake can be called. The
-// errors are those of TakeSide.
+// replaced it. kept says where the file is that it was resolved by, nil if one side has the same: its ref names a file
+// instead of a commit. If the process is killed in between, the file is in conflict, and TakeSide and Untake can be
+// called. The errors are those of TakeSide.
 func (k *Keeper) Untake(ctx context.Context, path, file string, inUse func() bool) (kept *Rescue, err error) {
 	defer wrap(&err, "restoring the conflict of %s in %s", file, path)
 	return k.onMerge(ctx, path, inUse, func(b *view) (kept *Rescue, err error) {

@@ -33,7 +33,7 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 		lines = append(lines, c.Line)
 	}
 	for _, line := range lines {
-		testkit.Equal(t, line(), "2", "the version")
+		testkit.Equal(t, line(), "3", "the version")
 	}
 	s := openAt(t, url)
 	must(t, s.Open(t.Context()))
