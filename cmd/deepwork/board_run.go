@@ -309,7 +309,8 @@ A queued message is dropped; the worktrees stay.` + attemptIDs.help(),
 	})
 }
 
-func (a *app) boardTailCommand() *cobra.Command {
+// tailCommand returns the command tail of board or of run, which do the same.
+func (a *app) tailCommand(under string) *cobra.Command {
 	var follow bool
 	var n, try int
 	var step string
@@ -323,8 +324,8 @@ waits is started if there is room.
 
 --step prints that of a step's agent in a run; 'deepwork run status ID' lists the steps.
 --try is which of its agents, from 1; without it, it is the last one.` + attemptIDs.help(),
-		Example: `  deepwork board tail latest -f
-  deepwork board tail 3f2a --step fix --try 1`,
+		Example: "  deepwork " + under + " tail latest -f\n" +
+			"  deepwork " + under + " tail 3f2a --step fix --try 1",
 		Args: attemptArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n < 1 || n > attempt.MaxTail {

@@ -100,7 +100,7 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 	cmd.Flags().BoolVar(&worktree, "worktree", false, "work in a git worktree (default in a git repository)")
 	onDetach(cmd, &detach)
 	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runExportCommand(), a.runStopCommand(),
-		a.runLeaderCommand(), a.runListCommand(), a.onBoardStore(a.boardTailCommand()))
+		a.runLeaderCommand(), a.runListCommand(), a.onBoardStore(a.tailCommand("run")))
 	return cmd
 }
 
