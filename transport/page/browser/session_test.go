@@ -550,7 +550,8 @@ func TestItems(t *testing.T) {
 	b.until(stepIs("Plan it", "completed"))
 	b.until(`!!document.querySelector('.item .segment.completed')`)
 	b.until(`[...document.querySelectorAll('.item .status')].some(e => e.textContent === 'failed')`)
-	b.until(rowIs("Rome", "visit", "sign", "waiting for you", "Would you sign it?"),
+	b.until(rowIs("Rome", "visit", "sign", "waiting for you", "It waits for you"),
+		in(".decision", "Would you sign it?"),
 		rowIs("Bern", "failed"), rowIs("Nara", "not begun"), rowIs("Paris", "running"),
 		`[...document.querySelectorAll('.each .about')].some(e => e.innerText.includes('13 items, 4 at once: '))`)
 	testkit.True(t, eval[bool](b, `document.querySelector('.each .item').innerText.startsWith('1 Rome')`),
@@ -565,10 +566,10 @@ func TestItems(t *testing.T) {
 	b.open(path).clickOn(".item .segment.completed", "").until(`location.search.includes('execution=') && ` +
 		has("I work on visit[0]"))
 
-	// It is decided in its row, and the wait stays in the chart.
-	b.open(path).clickOn(".item form.answer button[value=pass]", "")
+	// It is decided on its card, and the wait stays in the chart.
+	b.open(path).clickOn(".decision form.answer button[value=pass]", "")
 	b.until(`document.querySelector('details[id$="-done"] summary')?.innerText === '1 completed'`,
-		`!document.querySelector('.item form.answer')`)
+		`!document.querySelector('.decision form.answer')`)
 	b.open("/jobs/places").until(
 		`document.querySelector('#workflow-each ~ .graph a[href="#step-plan"] .status').innerText === 'completed'`,
 		`document.querySelector('#workflow-each ~ .graph a[href="#step-visit"] .status').innerText === 'failed'`)
