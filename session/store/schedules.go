@@ -69,7 +69,7 @@ type Refusals struct {
 type ScheduleState struct {
 	Schedule
 	Now     time.Time
-	OpenRun string   // a run of it that has not ended, "" if there is none
+	OpenRun string   // the run that is still open, or ""
 	Queued  *DueTime // that waits for the open run
 	Failing bool     // its last PauseAfter runs have failed
 }
@@ -112,6 +112,4 @@ type Schedules interface {
 		plan *PlannedRun) (Decision, error)
 	// Refuse records why a machine cannot start the run of a due time, and returns all such reasons.
 	Refuse(ctx context.Context, id string, dueAt time.Time, machine, reason string) (*Refusals, error)
-	// OfRun returns the name of the schedule that has started a run, "" if none has.
-	OfRun(ctx context.Context, runID string) (string, error)
 }

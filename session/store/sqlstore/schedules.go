@@ -184,14 +184,6 @@ func (s schedules) Refuse(
 	})
 }
 
-func (s schedules) OfRun(ctx context.Context, runID string) (string, error) {
-	return read(ctx, s, "looking for the schedule of a run", func(t Tx) (name string) {
-		t.First(`SELECT s.name FROM due_times d JOIN schedules s ON s.id = d.schedule WHERE d.run_id = ?`, []any{runID},
-			&name)
-		return name
-	})
-}
-
 // wakeSchedule makes the schedule that has started a run look whether a due time waits for the run's end.
 func (t Tx) wakeSchedule(runID string) {
 	for _, id := range List[string](t, `SELECT q.schedule FROM due_times q WHERE q.outcome = 'queued' AND `+
