@@ -146,11 +146,15 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*result, erro
 
 // awaitOthers lets a call wait for judges, here or in another process. It returns neither if nobody judges.
 func (a *sessionActor) awaitOthers(ctx context.Context, c *candidate) (*result, error) {
+	before := c.m.waited
+	c.m.waited = c.now.Of.ID // if the session has moved meanwhile, the call is told what became of it
 	w, err := a.waitsFor(ctx, c.plan.Step.ID, c.now.Of.ID)
-	if w == nil || err != nil {
+	if w == nil {
+		if err == nil {
+			c.m.waited = before
+		}
 		return nil, err
 	}
-	c.m.waited = c.now.Of.ID
 	return &result{wait: w}, nil
 }
 
