@@ -46,7 +46,6 @@ func (a *sessionActor) askPerson(ctx context.Context, c *candidate) (*Finished, 
 		}
 	}
 
-	c.m.waited = u.ID
 	what, why, how := "pass the outputs of", "", "review is needed: they look at the outputs and decide"
 	if about := u.Turn().About; about != "" {
 		what, why = "say how to go on after", ": "+strings.TrimSuffix(about, ".")
