@@ -114,6 +114,24 @@ func TestGitWorksContained(t *testing.T) {
 	}
 }
 
+// A repository that a contained agent adds reaches nobody's checkout, unless they merge it by hand.
+func TestAnAddedRepositoryIsNotMerged(t *testing.T) {
+	j := newJail(t)
+	j.start()
+	j.run("git init -q sub; git -C sub -c user.name=A -c user.email=a@b.c commit -q --allow-empty -m own; git add sub; git commit -qm sub; " + commits)
+	must(t, j.k.Take(t.Context(), j.path))
+	must(t, errors.Join(os.RemoveAll(filepath.Join(j.path, "sub")), os.Mkdir(filepath.Join(j.path, "sub"), 0o755)))
+	_, err := j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WaySquash, Message: "m"})
+	testkit.Fails(t, err, `has added the repository "sub"`, "merging")
+	gitIn(t, j.repo, "remote", "add", "origin", t.TempDir())
+	_, err = j.k.Push(t.Context(), j.path, "origin", false)
+	testkit.Fails(t, err, `has added the repository "sub"`, "pushing")
+
+	gitIn(t, j.path, "rm", "-q", "--cached", "sub")
+	gitIn(t, j.path, "commit", "-qm", "without")
+	testkit.Get(j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WaySquash, Message: "m"})).Must(t)
+}
+
 // What an agent leaves beside its branch is kept, and a branch on which it goes on is found by the next one.
 func TestWhatALeftAgentHasIsKept(t *testing.T) {
 	j := newJail(t)
