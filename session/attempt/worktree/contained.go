@@ -259,9 +259,9 @@ func (v *view) noRepositories(ctx context.Context, from, to string) error {
 	for i := 0; i+1 < len(fields); i += 2 {
 		was, now, _ := strings.Cut(strings.TrimPrefix(fields[i], ":"), " ")
 		if strings.HasPrefix(now, modeRepo) && was != modeRepo {
-			return fmt.Errorf("the contained agent has added the repository %q, whose own config git would follow. Have "+
-				"it removed from the branch (git rm --cached), or, if you trust it, merge or push the branch %s "+
-				"yourself with git", fields[i+1], v.Branch)
+			return fmt.Errorf("the contained agent has added the repository %q, whose own config git would follow. "+
+				"Have it removed from the branch (git rm --cached), or, if you trust it, merge or push the branch "+
+				"%s yourself with git", fields[i+1], v.Branch)
 		}
 	}
 	return nil

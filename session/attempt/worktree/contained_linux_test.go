@@ -122,7 +122,8 @@ func TestGitWorksContained(t *testing.T) {
 func TestAnAddedRepositoryIsNotMerged(t *testing.T) {
 	j := newJail(t)
 	j.start()
-	j.run("git init -q sub; git -C sub -c user.name=A -c user.email=a@b.c commit -q --allow-empty -m own; git add sub; git commit -qm sub; " + commits)
+	j.run("git init -q sub; git -C sub -c user.name=A -c user.email=a@b.c commit -q --allow-empty -m own; " +
+		"git add sub; git commit -qm sub; " + commits)
 	must(t, j.k.Take(t.Context(), j.path))
 	must(t, errors.Join(os.RemoveAll(filepath.Join(j.path, "sub")), os.Mkdir(filepath.Join(j.path, "sub"), 0o755)))
 	_, err := j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WaySquash, Message: "m"})
