@@ -37,7 +37,7 @@ Each due time is one run, or one recorded skip with its reason.`,
 	}, a.scheduleAddCommand(), a.scheduleListCommand(), a.scheduleShowCommand(),
 		a.onSchedule("pause", "Start nothing until the schedule is resumed",
 			func(ctx context.Context, e *schedule.Engine, s *store.ScheduleState) error {
-				if err := e.Rows.Pause(ctx, s.ID); err != nil {
+				if err := e.Pause(ctx, &s.Schedule); err != nil {
 					return err
 				}
 				fmt.Fprintln(a.out, "paused "+s.Name)

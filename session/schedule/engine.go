@@ -150,8 +150,8 @@ func (e *Engine) prepare(ctx context.Context, s *store.ScheduleState, due time.T
 		if all, err = e.Rows.Refuse(ctx, s.ID, due, s.Now, machine, reason); err != nil {
 			return nil, err
 		}
-		e.Attempts.Log.WarnContext(ctx, "this machine cannot start the run of a schedule now", "schedule", s.Name, "due",
-			due, "error", reason)
+		e.Attempts.Log.WarnContext(ctx, "this machine cannot start the run of a schedule now", "schedule", s.Name,
+			"due", due, "error", reason)
 	}
 	if s.Now.Sub(all.Since) < giveUpAfter {
 		return nil, refused
@@ -176,8 +176,8 @@ func (e *Engine) plan(ctx context.Context, s *store.ScheduleState, due time.Time
 	return e.Attempts.PlanRun(ctx, callerOf(&s.Schedule), *args)
 }
 
-// argsFor returns the arguments of the run of a due time: {date} and {due} in the goal are its date and its time, in the
-// zone of the schedule.
+// argsFor returns the arguments of the run of a due time: {date} and {due} in the goal are its date and its time, in
+// the zone of the schedule.
 func argsFor(s *store.Schedule, due time.Time) (*attempt.RunWorkflowArgs, error) {
 	args, zone, err := argsOf(s)
 	if err != nil {
@@ -215,6 +215,9 @@ func (e *Engine) Resume(ctx context.Context, s *store.Schedule) error {
 	}
 	return e.Rows.Resume(ctx, s.ID, func(now *store.ScheduleState) store.Decision { return Passed(now, t) })
 }
+
+// Pause makes a schedule start nothing until it is resumed.
+func (e *Engine) Pause(ctx context.Context, s *store.Schedule) error { return e.Rows.Pause(ctx, s.ID) }
 
 // FireDue fires all schedules of which something is due, and returns the ids of the runs that it has started.
 func (e *Engine) FireDue(ctx context.Context) (runs []string, err error) {

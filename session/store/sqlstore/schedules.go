@@ -64,8 +64,8 @@ func (t Tx) scheduleStates(which string, args ...any) []store.ScheduleState {
 		coalesce((SELECT min(a.id)`+runs+open+`), '') AS open_run,
 		(SELECT min(d.due_at) FROM due_times d WHERE d.schedule = s.id AND d.outcome = 'queued') AS queued,
 		pause_after > 0 AND pause_after = (SELECT count(*) FROM (SELECT a.state,
-			row_number() OVER (ORDER BY a.created_at DESC, a.id) AS n`+runs+`NOT `+open+` AND a.created_at > s.resumed_at
-			) AS x WHERE n <= pause_after AND state = 'failed') AS failing
+			row_number() OVER (ORDER BY a.created_at DESC, a.id) AS n`+runs+`NOT `+open+`
+			AND a.created_at > s.resumed_at) AS x WHERE n <= pause_after AND state = 'failed') AS failing
 		FROM schedules s`+which, args...)
 	now := t.clock()
 	for i := range all {
