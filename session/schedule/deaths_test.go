@@ -38,12 +38,12 @@ const onPostgres = `TestEveryDueTimeIsOneRunOrOneSkipWhateverDies TestOneOfTwoMa
 	TestAServerFiresInTime TestARunThatEndsWakesTheQueuedDueTime`
 
 const (
-	minute  = 100 * time.Millisecond // of the clock of the processes that die
+	minute  = 200 * time.Millisecond // of the clock of the processes that die
 	firers  = 4
 	wholeOf = "DEEPWORK_TEST_DEATHS" // how many rounds of 400 due times there are; else one of 60
 )
 
-// A fastClock shows the minutes from 2026-03-02 until an end, each in 100 ms.
+// A fastClock shows the minutes from 2026-03-02 until an end, each in 200 ms.
 type fastClock struct {
 	began time.Time
 	due   int // minutes
