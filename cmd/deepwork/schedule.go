@@ -299,6 +299,10 @@ func (a *app) scheduleShowCommand() *cobra.Command {
 					s.PauseAfter, s.Name))
 			}
 			fmt.Fprintln(a.out)
+			if len(l.History) == 0 {
+				fmt.Fprintln(a.out, "None was due yet.")
+				return nil
+			}
 			var cells [][]string
 			for _, d := range l.History {
 				run := ""

@@ -75,7 +75,7 @@ func fireMain(args []string) int {
 	e := New(attempts)
 	e.Now = clock.now
 	self := orFail(os.FindProcess(os.Getpid()))
-	time.AfterFunc(time.Duration(30+rand.IntN(700))*time.Millisecond, func() { _ = self.Kill() })
+	time.AfterFunc(time.Duration(30+rand.IntN(1500))*time.Millisecond, func() { _ = self.Kill() })
 	for ctx := context.Background(); ; time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) {
 		if _, err := e.FireDue(ctx); err != nil && !board.Passing(err) {
 			fmt.Println(err)

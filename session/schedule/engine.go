@@ -150,7 +150,7 @@ func (e *Engine) prepare(ctx context.Context, s *store.ScheduleState, due time.T
 		if all, err = e.Rows.Refuse(ctx, s.ID, due, s.Now, machine, reason); err != nil {
 			return nil, err
 		}
-		e.Attempts.Log.WarnContext(ctx, "this machine cannot start the run of a schedule now", "schedule", s.Name,
+		e.Attempts.Log.InfoContext(ctx, "this machine cannot start the run of a schedule now", "schedule", s.Name,
 			"due", due, "error", reason)
 	}
 	if s.Now.Sub(all.Since) < giveUpAfter {

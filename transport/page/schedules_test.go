@@ -17,7 +17,7 @@ import (
 func TestSchedulesPage(t *testing.T) {
 	s, _, b := open(t)
 	b.do("GET", "/schedules", nil).is(http.StatusOK, "There are no schedules yet",
-		"deepwork schedule add weekly &#34;0 9 * * mon&#34; JOB/WORKFLOW")
+		"deepwork schedule add weekly \"0 9 * * mon\" JOB/WORKFLOW")
 	b.do("GET", "/schedules/weekly", nil).is(http.StatusNotFound, "There is no schedule weekly.")
 
 	next := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Hour)
@@ -68,5 +68,5 @@ func TestSchedulesOfOthers(t *testing.T) {
 	pagetest.Schedule(t, s.root, "weekly", "plan", "Sail away", time.Now().Add(48*time.Hour))
 	all[0].do("GET", "/schedules", nil).is(http.StatusOK, "There are no schedules yet").lacks("weekly</a>")
 	all[0].do("GET", "/schedules/weekly", nil).is(http.StatusNotFound)
-	all[0].act("/schedules/weekly/pause", all[0].csrf("/schedules")).is(http.StatusNotFound)
+	all[0].act("/schedules/weekly/pause", all[0].csrf("/board")).is(http.StatusNotFound)
 }
