@@ -144,11 +144,12 @@ func TestScheduleRunDue(t *testing.T) {
 func TestScheduleTimer(t *testing.T) {
 	p := newRunProject(t, "", runJob("job0", "one", "one"))
 	for kind, wants := range map[string][]string{
-		"systemd": {"KillMode=process", "WorkingDirectory=" + p.root, `"schedule" "run" "--due" "--path" "` + p.root + `"`,
-			"OnCalendar=*:0/5", "Persistent=true", "systemctl --user daemon-reload"},
+		"systemd": {"KillMode=process", "WorkingDirectory=" + p.root,
+			`"schedule" "run" "--due" "--path" "` + p.root + `"`, "OnCalendar=*:0/5", "Persistent=true", "systemctl --user daemon-reload"},
 		"launchd": {"<key>StartInterval</key><integer>300</integer>", "<string>" + p.root + "</string>",
 			"<string>--due</string>", "AbandonProcessGroup"},
-		"crontab": {"\n*/5 * * * * cd '" + p.root + "' && PATH='", "'schedule' 'run' '--due' '--path' '" + p.root + "'\n"},
+		"crontab": {"\n*/5 * * * * cd '" + p.root + "' && PATH='",
+			"'schedule' 'run' '--due' '--path' '" + p.root + "'\n"},
 	} {
 		out, said := p.schedule(0, "timer", "--kind", kind)
 		testkit.ContainsAll(t, out, wants, kind)

@@ -23,8 +23,8 @@ func TestSchedulesPage(t *testing.T) {
 	next := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Hour)
 	pagetest.Schedule(t, s.root, "weekly", "plan", "Sail away", next)
 	at := `datetime="` + next.Format(time.RFC3339) + `"`
-	b.do("GET", "/schedules", nil).is(http.StatusOK, `<a href="/schedules/weekly">weekly</a>`, at, "not yet", "trip/plan",
-		"<code>@hourly</code>", "UTC")
+	b.do("GET", "/schedules", nil).is(http.StatusOK, `<a href="/schedules/weekly">weekly</a>`, at, "not yet",
+		"trip/plan", "<code>@hourly</code>", "UTC")
 	b.do("GET", "/schedules/weekly", nil).is(http.StatusOK, at, "Sail away", "None was due yet.", "start the latest")
 
 	csrf := b.csrf("/schedules/weekly")

@@ -315,8 +315,8 @@ func TestCopyToAFileAndBack(t *testing.T) {
 	must(t, s.Database().Schedules().Add(t.Context(), &weekly))
 	must(t, second(s.Database().Schedules().Fire(t.Context(), "w1", time.Time{},
 		func(now *store.ScheduleState) store.Decision {
-			return store.Decision{Next: now.Next.Add(7 * 24 * time.Hour), DueTime: store.DueTime{DueAt: now.Next, Count: 1,
-				Outcome: store.DueSkipped, Reason: "It was late."}}
+			return store.Decision{Next: now.Next.Add(7 * 24 * time.Hour), DueTime: store.DueTime{DueAt: now.Next,
+				Count: 1, Outcome: store.DueSkipped, Reason: "It was late."}}
 		}, nil)))
 	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state"))
 	f := state.Of(t.TempDir())

@@ -23,8 +23,8 @@ func Schedule(t testing.TB, root, name, workflow, goal string, next time.Time) {
 	args := attempt.RunWorkflowArgs{JobName: "trip", WorkflowName: workflow, Goal: goal, Executor: new("SCRIPT")}
 	testkit.Must(t, stores.Database.Schedules().Add(t.Context(), &store.Schedule{
 		ID: "of-" + name, Name: name, Cron: "@hourly", Zone: "UTC", Args: testkit.Get(json.Marshal(args)).Must(t),
-		Overlap: schedule.OverlapSkip, CatchUp: schedule.CatchUpLatest, CatchUpWithin: 7 * 24 * time.Hour, PauseAfter: 1,
-		Next: next, CreatedAt: time.Now(), ResumedAt: time.Now(), Identity: session.LocalIdentity,
+		Overlap: schedule.OverlapSkip, CatchUp: schedule.CatchUpLatest, CatchUpWithin: 7 * 24 * time.Hour,
+		PauseAfter: 1, Next: next, CreatedAt: time.Now(), ResumedAt: time.Now(), Identity: session.LocalIdentity,
 	}))
 	testkit.Must(t, stores.Close(context.Background()))
 }
