@@ -21,7 +21,7 @@ const (
 	ContainRequired ContainMode = "required" // what cannot be contained is not started
 )
 
-var containModes = []ContainMode{"", ContainOff, ContainOuter, ContainRequired}
+var containModes = []ContainMode{ContainOff, ContainOuter, ContainRequired}
 
 // The values of home; the default is HomeKeep.
 const (
@@ -47,17 +47,16 @@ var Presets = []string{"go", "npm", "pip"}
 
 // vendors are the hosts that the known executors need to work.
 var vendors = map[string]hosts.List{
-	"CLAUDE_CODE": {"api.anthropic.com:443", "platform.claude.com:443", "claude.ai:443"},
-	"CODEX":       {"api.openai.com:443", "auth.openai.com:443", "chatgpt.com:443"},
-	"CURSOR_AGENT": {"api2.cursor.sh:443", "*.api5.cursor.sh:443", "authenticate.cursor.sh:443",
-		"authenticator.cursor.sh:443"},
+	"CLAUDE_CODE":  {"api.anthropic.com:443", "platform.claude.com:443", "claude.ai:443"},
+	"CODEX":        {"api.openai.com:443", "auth.openai.com:443", "chatgpt.com:443"},
+	"CURSOR_AGENT": {"*.cursor.sh:443"},
 	"GEMINI": {"generativelanguage.googleapis.com:443", "cloudcode-pa.googleapis.com:443", "oauth2.googleapis.com:443",
 		"accounts.google.com:443"},
 }
 
 // with returns what both allow, under the stricter mode and home.
 func (c Contain) with(more Contain) Contain {
-	if slices.Index(containModes, more.Mode) > slices.Index(containModes, c.Mode) {
+	if !c.stricter(more) {
 		c.Mode = more.Mode
 	}
 	if more.Home == HomeNew || c.Home == "" {
@@ -70,6 +69,21 @@ func (c Contain) with(more Contain) Contain {
 	c.PassEnv = union(c.PassEnv, more.PassEnv)
 	return c
 }
+
+// stricter reports whether the mode of c is at least as strict as that of than.
+func (c Contain) stricter(than Contain) bool {
+	rank := func(m ContainMode) int { return max(0, slices.Index(containModes, m)) } // "" is ContainOff
+	return rank(c.Mode) >= rank(than.Mode)
+}
+
+// Narrower reports whether c, of a project's config, is at least as strict as than, and allows nothing else.
+func (c Contain) Narrower(than Contain) bool {
+	return c.stricter(than) && (c.Home == HomeNew || than.Home != HomeNew) &&
+		len(union(than.Allow, c.Allow)) == len(union(than.Allow, nil))
+}
+
+// strictness returns what of c holds without the user's approval: it allows nothing.
+func (c Contain) strictness() Contain { return Contain{Mode: c.Mode, Home: c.Home} }
 
 // union returns the items of both lists, each once, in their order.
 func union[L ~[]E, E comparable](a, b L) (all L) {
