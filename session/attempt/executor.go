@@ -28,6 +28,7 @@ func (e *Engine) executor(name string) executors.Executor {
 		Local:      e.local,
 		Name:       name,
 		Root:       e.Root(),
+		State:      e.State().Dir,
 		Config:     e.Config,
 		Registered: e.registered(),
 	}

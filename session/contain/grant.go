@@ -36,7 +36,7 @@ func (p *Plan) Grant(ctx context.Context, c config.Contain, apart ...string) err
 	}
 	p.Reach(allow, c.Forward...)
 	p.Env = process.With(p.Env, env...)
-	p.Env = process.With(p.Env, passed(c.PassEnv)...)
+	p.Env = process.With(p.Env, Passed(c.PassEnv)...)
 	return nil
 }
 
@@ -66,7 +66,7 @@ func CheckFolder(path string, write bool, apart ...string) error {
 
 // agentFolders are the folders of a home in which agents keep their logins, settings and conversations. Each is mounted
 // whole: a mount point inside of one could be replaced by a link.
-var agentFolders = []string{".claude", ".codex", ".gemini", ".cursor", ".config", ".local"}
+var agentFolders = []string{".claude", ".codex", ".gemini", ".cursor", ".config", ".local/share/opencode"}
 
 // UseHome gives the program an agent's home, which it creates: a folder outside of it from which what agents keep is
 // mounted into the program's own, empty one.

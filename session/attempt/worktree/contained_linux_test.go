@@ -3,10 +3,12 @@ package worktree
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/process"
 	"deepwork/actor/testkit"
@@ -14,7 +16,7 @@ import (
 )
 
 // needContain skips a test where nothing can be contained, or fails it where that must work.
-func needContain(t *testing.T) {
+func needContain(t testing.TB) {
 	t.Helper()
 	_, err := contain.Check(context.Background())
 	if _, ok := errors.AsType[*contain.Unavailable](err); ok && os.Getenv("DEEPWORK_TEST_CONTAIN_REQUIRED") == "" {
@@ -25,16 +27,18 @@ func needContain(t *testing.T) {
 
 // A jail is a worktree in which a contained agent works.
 type jail struct {
-	t    *testing.T
+	t    testing.TB
 	k    *Keeper
 	repo string
 	path string
 	plan *contain.Plan
 }
 
-func newJail(t *testing.T) *jail {
+func newJail(t testing.TB) *jail { return jailOf(t, newRepo(t)) }
+
+func jailOf(t testing.TB, repo string) *jail {
 	needContain(t)
-	j := &jail{t: t, repo: newRepo(t), k: New(Options{Dir: filepath.Join(t.TempDir(), "worktrees")})}
+	j := &jail{t: t, repo: repo, k: New(Options{Dir: filepath.Join(t.TempDir(), "worktrees")})}
 	made := testkit.Get(j.k.Create(t.Context(), "a", "work", []Tree{{RepoID: "r", Name: "repo", Repo: j.repo,
 		TargetBranch: "main"}}, nil)).Must(t)
 	j.path = made[0].Path
@@ -45,7 +49,7 @@ func newJail(t *testing.T) *jail {
 func (j *jail) start() {
 	j.t.Helper()
 	j.plan = testkit.Get(contain.New(j.path)).Must(j.t)
-	must(j.t, j.k.Contain(j.t.Context(), j.plan, j.path))
+	must(j.t, j.k.Contain(j.t.Context(), j.plan, false, j.path))
 }
 
 // try runs a script as the agent does.
@@ -112,6 +116,25 @@ func TestGitWorksContained(t *testing.T) {
 			j.run("git status --short")
 		})
 	}
+}
+
+// A repository that a contained agent adds reaches nobody's checkout, unless they merge it by hand.
+func TestAnAddedRepositoryIsNotMerged(t *testing.T) {
+	j := newJail(t)
+	j.start()
+	j.run("git init -q sub; git -C sub -c user.name=A -c user.email=a@b.c commit -q --allow-empty -m own; " +
+		"git add sub; git commit -qm sub; " + commits)
+	must(t, j.k.Take(t.Context(), j.path))
+	must(t, errors.Join(os.RemoveAll(filepath.Join(j.path, "sub")), os.Mkdir(filepath.Join(j.path, "sub"), 0o755)))
+	_, err := j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WaySquash, Message: "m"})
+	testkit.Fails(t, err, `has added the repository "sub"`, "merging")
+	gitIn(t, j.repo, "remote", "add", "origin", t.TempDir())
+	_, err = j.k.Push(t.Context(), j.path, "origin", false)
+	testkit.Fails(t, err, `has added the repository "sub"`, "pushing")
+
+	gitIn(t, j.path, "rm", "-q", "--cached", "sub")
+	gitIn(t, j.path, "commit", "-qm", "without")
+	testkit.Get(j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WaySquash, Message: "m"})).Must(t)
 }
 
 // What an agent leaves beside its branch is kept, and a branch on which it goes on is found by the next one.
@@ -181,4 +204,107 @@ func TestAnOperationInProgressIsKept(t *testing.T) {
 	must(t, j.k.Take(t.Context(), j.path))
 	testkit.Get(j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WayMerge})).Must(t)
 	testkit.Contains(t, gitIn(t, j.repo, "log", "--format=%s", "main"), "two")
+}
+
+// A merge with conflicts, which was begun outside, is finished or undone by the contained agent.
+func TestAMergeIsResolvedContained(t *testing.T) {
+	for script, want := range map[string]string{
+		"echo z >a.txt; git commit -qam resolved": "resolved",
+		"git merge --abort":                       "ours",
+	} {
+		j := newJail(t)
+		j.start()
+		j.run("echo x >a.txt; git commit -qam ours")
+		must(t, j.k.Take(t.Context(), j.path))
+		gitIn(t, j.repo, "switch", "-q", "main")
+		testkit.Write(t, filepath.Join(j.repo, "a.txt"), "other\n")
+		gitIn(t, j.repo, "commit", "-qam", "theirs")
+		testkit.Get(j.k.Update(t.Context(), Landing{Path: j.path, Target: "main", Way: WayMerge})).Must(t)
+		j.start()
+		testkit.Contains(t, j.run("git status"), "both modified")
+		testkit.True(t, testkit.Get(j.k.Status(t.Context(), j.path, "", "main")).Must(t).Merging, "it is merging")
+		j.run(script)
+		must(t, j.k.Take(t.Context(), j.path))
+		testkit.Equal(t, strings.TrimSpace(gitIn(t, j.path, "log", "-1", "--format=%s")), want)
+		st := testkit.Get(j.k.Status(t.Context(), j.path, "", "main")).Must(t)
+		testkit.True(t, !st.Merging, "it is still merging after %s", script)
+	}
+}
+
+// Programs that work beside an agent have its private git folder, and what they commit comes out with it.
+func TestSharedContainment(t *testing.T) {
+	j := newJail(t)
+	j.start()
+	j.run("echo x >f; git add f; git commit -qm one")
+	first := j.plan
+	j.plan = testkit.Get(contain.New(j.path)).Must(t)
+	must(t, j.k.Contain(t.Context(), j.plan, true, j.path))
+	j.run("git log -1 --format=%s | grep -q one; echo y >g; git add g; git commit -qm two")
+	j.plan = first
+	j.run("git log -1 --format=%s | grep -q two")
+	must(t, j.k.Take(t.Context(), j.path))
+	testkit.Contains(t, gitIn(t, j.repo, "log", "--format=%s", "work"), "two")
+}
+
+// A setup command of a contained attempt is contained, and what it commits is on the branch.
+func TestSetupIsContained(t *testing.T) {
+	needContain(t)
+	repo, secret := newRepo(t), filepath.Join(t.TempDir(), "secret")
+	testkit.Write(t, secret, "x")
+	k := New(Options{Dir: filepath.Join(t.TempDir(), "worktrees")})
+	made := testkit.Get(k.Create(t.Context(), "a", "work", []Tree{{RepoID: "r", Name: "repo", Repo: repo,
+		TargetBranch: "main", Setup: []string{"/bin/sh", "-ec", `test ! -e "$0"; echo x >f; git add f; git commit -qm setup`,
+			secret}, Contain: func(_ context.Context, dir string) (*contain.Plan, error) { return contain.New(dir) }}},
+		nil)).Must(t)
+	testkit.Equal(t, strings.TrimSpace(gitIn(t, made[0].Path, "log", "-1", "--format=%s")), "setup")
+	testkit.Equal(t, gitIn(t, made[0].Path, "status", "--short"), "", "uncommitted")
+}
+
+// BenchmarkContainedStart compares a program that ends at once under bubblewrap alone, contained with its private git
+// folder (at most 3 times that), and so for the first time in a repository of 1,000 files (at most 30 times).
+func BenchmarkContainedStart(b *testing.B) {
+	large := func() *jail {
+		repo := newRepo(b)
+		for i := range 1000 {
+			testkit.Write(b, filepath.Join(repo, fmt.Sprintf("many/%d.txt", i)), fmt.Sprint(i))
+		}
+		gitIn(b, repo, "add", "-A")
+		gitIn(b, repo, "commit", "-qm", "many")
+		return jailOf(b, repo)
+	}
+	var alone time.Duration
+	for _, name := range []string{"bubblewrap", "again", "first"} {
+		b.Run(name, func(b *testing.B) {
+			j := large()
+			j.start()
+			command := []string{j.plan.Bwrap, "--ro-bind", "/", "/", "--unshare-all", "--die-with-parent",
+				"--as-pid-1", "true"} // which leaves out how long the system takes to notice the end of two processes
+			for b.Loop() {
+				switch name {
+				case "bubblewrap":
+					_, err := process.Run(b.Context(), process.Spec{Command: command})
+					must(b, err)
+				case "again":
+					b.StopTimer()
+					must(b, j.k.Take(b.Context(), j.path))
+					b.StartTimer()
+					j.start()
+					j.plan.Alone = true
+					j.run("true")
+				case "first":
+					b.StopTimer()
+					j = large()
+					b.StartTimer()
+					j.start()
+					j.plan.Alone = true
+					j.run("true")
+				}
+			}
+			each := b.Elapsed() / time.Duration(b.N)
+			if name == "bubblewrap" {
+				alone = each
+			}
+			b.ReportMetric(float64(each)/float64(max(alone, 1)), "of-bubblewrap")
+		})
+	}
 }
