@@ -115,6 +115,15 @@ func (c *Config) Contained(executor string, run bool) Contain {
 	return all
 }
 
+// EachContain calls a function for each key contain, with its path.
+func (c *Config) EachContain(call func(path string, is Contain)) {
+	call("attempts.contain", c.Attempts.Contain)
+	call("run.contain", c.Run.Contain)
+	for _, e := range c.Executors {
+		call("executors."+e.Name+".contain", e.Contain)
+	}
+}
+
 // contain decodes a mapping, or a mode alone. What the user's own config allows is added to what the project's does.
 func contain(d *yamltree.Decoder, v yamltree.Value, to any) {
 	c := to.(*Contain)

@@ -483,13 +483,14 @@ func TestOnlyLongerTimesToKeepSessionsCountWithoutApproval(t *testing.T) {
 	}
 }
 
-// The strictest mode counts, and all that is allowed. A project's config only turns it on and allows hosts; those of the
-// user's own are added.
+// The strictest mode counts, and all that is allowed. A project's config only turns it on and allows hosts; those of
+// the user's own are added.
 func TestContained(t *testing.T) {
 	project := parsed(t, "attempts: {contain: {allow: ['a.example.com:443', npm]}}\nrun: {contain: required}\n"+
 		"executors: {MINE: {command: x, contain: {home: new}}}")
+	dir := testkit.Dir(t)
 	c := parsedUser(t, "attempts: {contain: {mode: outer, allow: ['b.example.com:443', npm], forward: [5432]}}\n"+
-		"run: {contain: {forward: [5432, 6379], pass_env: [KEY]}}").Over(project)
+		"run: {contain: {forward: [5432, 6379], read: ['"+dir+"'], write: ['"+dir+"'], pass_env: [KEY]}}").Over(project)
 	attempt := Contain{
 		Mode: ContainOuter, Home: HomeKeep, Forward: []int{5432},
 		Allow: []string{"a.example.com:443", "npm", "b.example.com:443"},
@@ -497,6 +498,7 @@ func TestContained(t *testing.T) {
 	testkit.Same(t, c.Contained("OTHER", false), attempt)
 	run := attempt
 	run.Mode, run.Home, run.Forward, run.PassEnv = ContainRequired, HomeNew, []int{5432, 6379}, []string{"KEY"}
+	run.Read, run.Write = []string{dir}, []string{dir}
 	testkit.Same(t, c.Contained("MINE", true), run)
 
 	testkit.Same(t, Default().Contained("OTHER", true), Contain{Mode: ContainOff, Home: HomeKeep})

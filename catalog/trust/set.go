@@ -74,8 +74,7 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		}
 	}
 
-	b.contain("attempts", a.Contain)
-	b.contain("run", c.Run.Contain)
+	c.EachContain(b.contain)
 
 	for _, s := range c.WorkflowTools.Sources {
 		value := map[string]any{
@@ -126,7 +125,6 @@ func (b *builder) executors(all []config.Executor) {
 				"env":     v.Env,
 			}
 		}
-		b.contain("executors."+e.Name, e.Contain)
 		if e.Prompt == "" && e.Resume == nil && e.Env == nil && e.Variants == nil && e.Command == nil {
 			continue // a known one
 		}
@@ -140,22 +138,18 @@ func (b *builder) executors(all []config.Executor) {
 	}
 }
 
-// containKey ends the keys of entries that say what programs may reach.
-const containKey = ".contain"
-
-func (b *builder) contain(of string, c config.Contain) {
+func (b *builder) contain(path string, c config.Contain) {
 	value := map[string]any{}
-	if c.Mode != "" {
-		value["mode"] = c.Mode
-	}
-	if c.Home != "" {
-		value["home"] = c.Home
+	for key, v := range map[string]string{"mode": string(c.Mode), "home": c.Home} {
+		if v != "" {
+			value[key] = v
+		}
 	}
 	if len(c.Allow) > 0 {
 		value["allow"] = c.Allow
 	}
 	if len(value) > 0 {
-		b.add(of+containKey, value)
+		b.add(path, value)
 	}
 }
 
@@ -164,7 +158,7 @@ func (s Set) contains() (all map[string]config.Contain, others Set) {
 	all = map[string]config.Contain{}
 	for _, e := range s {
 		var c config.Contain
-		if strings.HasSuffix(e.Key, containKey) && json.Unmarshal(e.Value, &c) == nil {
+		if strings.HasSuffix(e.Key, ".contain") && json.Unmarshal(e.Value, &c) == nil {
 			all[e.Key] = c
 		} else {
 			others = append(others, e)

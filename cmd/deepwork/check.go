@@ -19,6 +19,7 @@ import (
 	"deepwork/cmd/deepwork/validate"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/contain"
 	"deepwork/session/remote"
 	"deepwork/session/state"
@@ -74,8 +75,12 @@ renamed, so that the next command begins an empty one. No server may run.`,
 func (a *app) containCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "contain",
-		Short: "See whether programs can be contained on this machine",
-	}, &cobra.Command{
+		Short: "Contain agents, and see what they may reach",
+	}, a.containCheckCommand(), a.onBoardStore(a.containLogCommand()))
+}
+
+func (a *app) containCheckCommand() *cobra.Command {
+	return &cobra.Command{
 		Use:   "check",
 		Short: "Try to contain a program, and say what it gets or why that fails",
 		Long: `Contain a program that does nothing, by bubblewrap, in the way that is meant for
@@ -97,7 +102,42 @@ Exit 0: programs can be contained. Exit 1: they cannot.`,
 			a.out.Pairs(plan.Describe())
 			return nil
 		},
+	}
+}
+
+func (a *app) containLogCommand() *cobra.Command {
+	return a.onProject("print each as JSON, one per line", &cobra.Command{
+		Use:   "log [ID]",
+		Short: "List the connections that contained agents were refused",
+		Long: `List the connections that the contained agents of an attempt or a run were refused, and
+what would allow each. Without ID, it is latest.` + attemptIDs.help(),
+		Example: `  deepwork contain log
+  deepwork contain log 3f2a`,
+		Args: argumentCount(0, 1, "ID"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.onAttempt(append(args, latest)[0], a.printRefused)
+		},
 	})
+}
+
+func (a *app) printRefused(ctx context.Context, engine *attempt.Engine, t board.Target) error {
+	entries, err := engine.Refused(ctx, atTerminal, t)
+	if err != nil {
+		return err
+	}
+	for _, x := range entries {
+		if a.json {
+			if err := a.printLine(x); err != nil {
+				return err
+			}
+			continue
+		}
+		a.out.Pairs([][2]string{{x.Time.Local().Format(time.DateTime), inline(x.Text)}})
+	}
+	if len(entries) == 0 && !a.json {
+		fmt.Fprintln(a.out, "No connection of a contained agent was refused.")
+	}
+	return nil
 }
 
 // setAside renames the project's database if it is damaged.

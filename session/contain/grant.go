@@ -40,8 +40,8 @@ func (p *Plan) Grant(ctx context.Context, c config.Contain, apart ...string) err
 	return nil
 }
 
-// CheckFolder returns why a folder, or a file that is only read, cannot be given to contained programs, or nil. apart are
-// folders of which it must neither be a part nor contain one.
+// CheckFolder returns why a folder, or a file that is only read, cannot be given to contained programs, or nil. It must
+// be neither in one of the folders apart nor around it.
 func CheckFolder(path string, write bool, apart ...string) error {
 	fi, err := os.Stat(path)
 	switch real := process.Resolved(path); {
@@ -124,8 +124,8 @@ func Resolve(ctx context.Context, allow hosts.List) (all hosts.List, env []strin
 	return all, env, nil
 }
 
-// ask returns the URLs from which a tool of the user gets packages, without passwords, and the variables that say so. It
-// is asked in the home folder, where no project has settings.
+// ask returns the URLs from which a tool of the user gets packages, without passwords, and the variables that say so.
+// The tool is asked in the home folder, where no project has settings.
 func ask(ctx context.Context, tool string) (urls, env []string, err error) {
 	command := presets[tool]
 	program, err := process.Look(command[0])

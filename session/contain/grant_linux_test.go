@@ -24,7 +24,8 @@ func toolbox(t *testing.T, scripts map[string]string) {
 // The hosts of presets are those that the user's own tools name, wherever a project says it gets packages from.
 func TestPresetsAskTheUsersTools(t *testing.T) {
 	toolbox(t, map[string]string{
-		"go":  `echo "https://me:s3cret@go.example.com/x,http://b.example.com:8081|direct"; echo sums.example.com+abc+x`,
+		"go": `echo "https://me:s3cret@go.example.com/x,http://b.example.com:8081|direct"
+echo sums.example.com+abc+x`,
 		"npm": `echo "https://npm.example.com/$PWD/"`,
 		"pip": `/bin/cat <<'X'
 :env:.extra-index-url='https://c.example.com/x'

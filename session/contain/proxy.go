@@ -27,6 +27,9 @@ type Refusal struct {
 	Allow string `json:"allow,omitempty"`
 }
 
+// Refused begins what the log of a program says about a refused connection.
+const Refused = "refused "
+
 const (
 	maxConnections = 256
 	maxHead        = 64 << 10 // bytes of a request's line and headers
