@@ -203,7 +203,9 @@ const claudeExecutor = "CLAUDE_CODE"
 
 // contained returns how the reviewer of an executor, or of none, for "", is run: contained, where its run's agents are.
 // env is added to its environment.
-func (r *reviewing) contained(executor string, env []string) func(context.Context, process.Spec) (process.Result, error) {
+func (r *reviewing) contained(
+	executor string, env []string,
+) func(context.Context, process.Spec) (process.Result, error) {
 	if r.o.judge == nil {
 		return nil
 	}

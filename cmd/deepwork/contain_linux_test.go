@@ -1,9 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,65 +12,42 @@ import (
 	"deepwork/session/contain"
 )
 
-// needsContain skips a test where no program can be contained.
-func needsContain(t *testing.T) {
+// needContain skips a test where nothing can be contained, or fails it where that must work.
+func needContain(t *testing.T) {
 	t.Helper()
-	_, err := contain.Check(t.Context())
+	_, err := contain.Check(context.Background())
 	if _, ok := errors.AsType[*contain.Unavailable](err); ok && os.Getenv("DEEPWORK_TEST_CONTAIN_REQUIRED") == "" {
 		t.Skip(err)
 	}
 	must(t, err)
 }
 
-// The commands show what an executor gets by the user's and the project's config, and what its agents were refused.
-func TestContainCommands(t *testing.T) {
-	needsContain(t)
-	tools := testkit.Dir(t)
-	agent := filepath.Join(tools, "agent")
-	testkit.Write(t, agent, `#!/bin/bash
-[ -z "$1" ] || { echo "$1" >~/.config/login; echo "env $KEY $OTHER"; exit; }
-cat >/dev/null
-exec 3<>/dev/tcp/127.0.0.1/3128
-printf 'CONNECT evil.example.com:443 HTTP/1.1\r\n\r\n' >&3
-head -1 <&3
-cat ~/.config/login
-`)
-	must(t, os.Chmod(agent, 0o755))
-	ownUser(t, `attempts: {contain: {mode: required, allow: ['own.example.com:443'], pass_env: [KEY]}}
-run: {contain: {forward: [5432]}}
-executors: {SCRIPTED: {command: [`+agent+`]}, FORGETS: {command: [`+agent+`], contain: {home: new}}}
-`)
-	t.Setenv("KEY", "k")
-	t.Setenv("OTHER", "o")
-	root := projectOf(t, jobText("one", "a"), ".deepwork/config.yml",
-		"attempts: {contain: {allow: ['shop.example.com:443']}}")
-	testkit.Git(t, root, "init", "-q", "-b", "main")
-	testkit.Git(t, root, "add", "-A")
-	testkit.Git(t, root, "commit", "-q", "-m", "first")
-
-	check := func(args ...string) string {
-		t.Helper()
-		return strings.Join(strings.Fields(mustPrint(t, root, append([]string{"contain", "check"}, args...)...)), " ")
-	}
-	testkit.ContainsAll(t, check("SCRIPTED"), []string{
-		"Agents of SCRIPTED are contained. They get:", agent, "connects to own.example.com:443 ports", "KEY",
-		"keeps the agent's login and settings, in ", "/SCRIPTED",
+// The agent, the check and the reviewer of a run's step are contained: the agent reaches the run's own endpoint and
+// commits, what it plants in its home and its cache is not there for the check, and the run says under what it runs.
+func TestARunIsContained(t *testing.T) {
+	needContain(t)
+	p := newRunProject(t, "quality_gate: {agent_review_command: reviewer}\n", runJob("NAME", "a",
+		`a checks: [{run: [sh, check.sh], name: tests}], `+
+			`reviews: [{run_each: text, quality_criteria: {good: "Is it good?"}}]`))
+	writeFiles(t, p.root, map[string]string{
+		"plant.sh": "echo x >~/.cache/planted; echo x >~/.config/planted; git add -A; git commit -qm Planted\n",
+		"check.sh": "test ! -e ~/.cache/planted || exit 3\ntest ! -e ~/.config/planted || exit 4\n" +
+			"test ! -e " + p.root + "/README || exit 5\ngit log -1 --format=%s | grep -q Planted || exit 6\n",
 	})
-	testkit.Contains(t, check("FORGETS"), "keeps nothing")
-	testkit.Contains(t, check("SCRIPTED", "--run"), "ports of this machine 5432")
-	types(t, true, "yes", []string{"deepwork", "trust", "--path", root}, "attempts.contain",
-		`allow: "shop.example.com:443"`)
-	testkit.Contains(t, check("SCRIPTED"), "connects to shop.example.com:443, own.example.com:443")
-	fails(t, root, []string{"contain", "check", "NONE"}, `There is no executor "NONE"`)
+	p.inGit()
+	testkit.Git(t, p.root, "config", "user.name", "Tester")
+	testkit.Git(t, p.root, "config", "user.email", "tester@example.com")
+	ownUser(t, fmt.Sprintf("trusted_folders: [%q]\nrun: {contain: {mode: required, write: [%q]}}\n", p.root, p.dir))
+	p.plan("a write a.md fine", "a run sh plant.sh", "a finish")
+	r := p.start("job0/w", "--goal", "Do it", "--executor", "STEPPER")
+	r.exits(0)
+	testkit.Contains(t, r.out.String(), "STEPPER started, contained (bubblewrap ")
+	status := p.status()
+	testkit.Equal(t, testkit.Git(t, p.root, "log", "-1", "--format=%s", *status.Branch), "Planted")
 
-	testkit.Contains(t, mustPrint(t, root, "contain", "login", "SCRIPTED", "me"), "env k \n")
-	fails(t, root, []string{"contain", "login", "FORGETS"}, "keep no login, since contain has home: new")
-
-	mustPrint(t, root, "board", "add", "Fix it")
-	said := mustPrint(t, root, "board", "start", "latest", "--executor", "SCRIPTED")
-	testkit.ContainsAll(t, said, []string{"403 Forbidden", "me"})
-	testkit.Contains(t, mustPrint(t, root, "contain", "log"),
-		"refused evil.example.com:443: it is not among the hosts that are allowed; to allow it: contain: "+
-			`{allow: ["evil.example.com:443"]}`)
-	testkit.Contains(t, mustPrint(t, root, "contain", "log", "--json"), `"stream":"system","text":"refused evil`)
+	// A run in place is refused.
+	r = p.start("job0/w", "--goal", "Do it", "--executor", "STEPPER", "--in-place")
+	r.exits(1)
+	testkit.Contains(t, strings.Join(strings.Fields(r.out.String()+r.err.String()), " "),
+		"a run in place works in your own folder, where its programs cannot be contained")
 }

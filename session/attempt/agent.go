@@ -146,17 +146,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	} else if proc, why := r.start(agent, w); proc == nil {
 		end = why
 	} else {
-		if a.Started == nil {
-			a.Started = func(string) {}
-		}
-
-		over, reached := make(chan struct{}), make(chan string, 1)
-		go func() { reached <- a.limited(r, e.local.Log(w.Log), over) }()
-		end = r.waitFor(proc, func() { a.Started(proc.Contained()) })
-		close(over)
-		if why := <-reached; why != "" && end.State == task.Stopped {
-			end.State, end.OverLimit, end.Error = task.Failed, true, new("It was ended by a limit of the step: "+why)
-		}
+		end = a.waitFor(r, proc)
 	}
 	if entered && end.fate != left {
 		l.leave(r.ctx, a.Workspace)
@@ -184,6 +174,22 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		x.Conversation = end.Conversation
 	}
 	return &x, nil
+}
+
+// waitFor waits for the end of the agent, which ends at the limits of its step.
+func (a *Agent) waitFor(r *execution, proc executors.Process) *outcome {
+	over, reached := make(chan struct{}), make(chan string, 1)
+	go func() { reached <- a.limited(r, r.engine.local.Log(r.row.LogID), over) }()
+	end := r.waitFor(proc, func() {
+		if a.Started != nil {
+			a.Started(proc.Contained())
+		}
+	})
+	close(over)
+	if why := <-reached; why != "" && end.State == task.Stopped {
+		end.State, end.OverLimit, end.Error = task.Failed, true, new("It was ended by a limit of the step: "+why)
+	}
+	return end
 }
 
 // await waits for a slot, unless the execution has one. It returns nil once it has one, otherwise how the

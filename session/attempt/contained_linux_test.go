@@ -66,9 +66,8 @@ func TestAContainedAttempt(t *testing.T) {
 	testkit.True(t, inContainment(s.latest(r.AttemptID)), "%+v", s.latest(r.AttemptID))
 	testkit.Equal(t, r.Repos[0].Ahead, 1, "%+v", r.Repos[0])
 
-	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend,
-		Prompt: new("git log -1 --format=again:%s; cat ~/.config/kept; ls -A ~; echo y >basket; git commit -qam Two; exit 0")})).
-		Must(t)
+	again := "git log -1 --format=again:%s; cat ~/.config/kept; ls -A ~; echo y >basket; git commit -qam Two; exit 0"
+	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: &again})).Must(t)
 	r = s.ends(r.AttemptID)
 	testkit.Equal(t, r.State, "completed", "%s", s.output(r.AttemptID))
 	out = s.output(r.AttemptID)
@@ -121,7 +120,8 @@ func TestAContainedRun(t *testing.T) {
 		o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
 			run := func(script string, started func(string)) *task.Execution {
 				a := agentOf(l, script)
-				a.MCP.URL, a.MCP.File, a.Started = "http://127.0.0.1:40001/mcp", filepath.Join(p.Root, "README"), started
+				a.MCP.URL, a.MCP.File = "http://127.0.0.1:40001/mcp", filepath.Join(p.Root, "README")
+				a.Started = started
 				return testkit.Get(l.RunAgent(ctx, a)).Must(t)
 			}
 			both := make(chan *task.Execution)

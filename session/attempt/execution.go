@@ -154,7 +154,9 @@ func (r *execution) waitFor(proc executors.Process, began func()) *outcome {
 	})
 
 	if at := proc.StartedAt(); !at.IsZero() {
-		err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, at, proc.Contained()) })
+		err := r.record(func(ctx context.Context, b store.Board) error {
+			return r.recordStart(ctx, b, at, proc.Contained())
+		})
 		switch {
 		case errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound):
 			r.stop() // another process ended or deleted it

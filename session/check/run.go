@@ -27,7 +27,9 @@ type Runner struct {
 	Program func(name string) (string, error)
 	// Contain returns what a check of a subject gets if it is to be contained, and a function that is called when the
 	// check has ended; a nil plan means that it is not. nil contains none.
-	Contain func(ctx context.Context, s *Subject) (p *contain.Plan, refused func(contain.Refusal), end func(), err error)
+	Contain func(
+		ctx context.Context, s *Subject,
+	) (p *contain.Plan, refused func(contain.Refusal), end func(), err error)
 	// Secrets returns the environment variables that checks do not get.
 	Secrets func() []string
 }

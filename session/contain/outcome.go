@@ -7,8 +7,8 @@ import (
 	"deepwork/actor/process"
 )
 
-// Try runs a contained command with the limits of c, as process.Contain does. Its environment and folder are the plan's.
-// Nothing of it is left when it ends, since its first process is.
+// Try runs a contained command within the limits of c, as process.Contain does. Its environment and folder are the
+// plan's. What it has started ends with it.
 func (p *Plan) Try(ctx context.Context, c process.Contained, refused func(Refusal)) (o process.Outcome, err error) {
 	timed, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()

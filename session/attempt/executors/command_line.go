@@ -57,7 +57,7 @@ func (c CommandLine) Describe(ctx context.Context, variant *string) (a Abilities
 	_, missing := trust.Find(r.root, r.Command[0])
 	a.Program, a.Available = r.program(r.Command), missing == nil
 	a.Continues = r.Continues
-	if c := cfg.Contained(c.Name, false); c.Mode == config.ContainRequired && c.Home == config.HomeNew {
+	if c := cfg.Contained(c.Name, true); c.Mode == config.ContainRequired && c.Home == config.HomeNew {
 		a.Continues = false // its conversations are gone with its home
 	}
 	a.Names = a.Continues && r.Names(c.Name)

@@ -73,8 +73,7 @@ var passedOn = []string{
 // identity are the variables by which a user may say who commits.
 var identity = []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"}
 
-// contained returns the plan of an agent, nil if it is not to be contained. The workspace is ready for it then, and no
-// other agent may work there that does not share it.
+// contained returns the plan of an agent, nil if it is not to be contained, and makes its workspace ready for it.
 func (c CommandLine) contained(ctx context.Context, cfg *config.Config, r *recipe, w Work) (*contain.Plan, error) {
 	wants := cfg.Contained(c.Name, w.MCP != nil)
 	p, err := Plan(ctx, wants, w.Workspace, c.State, c.Root)

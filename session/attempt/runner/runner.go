@@ -39,7 +39,7 @@ type Spec struct {
 	Stdin   []byte   `json:"stdin,omitempty"` // the agent's standard input
 	// Contain, if not nil, is what the agent gets. Its working directory and environment count.
 	Contain *contain.Plan `json:"contain,omitempty"`
-	// Contained says, for people, under what the agent runs, such as "contained (bubblewrap 0.11.0; 3 hosts)", or is "".
+	// Contained says, for people, under what it runs, such as "contained (bubblewrap 0.11.0; 3 hosts)", or is "".
 	Contained string `json:"contained,omitempty"`
 }
 

@@ -252,10 +252,10 @@ func TestSetupIsContained(t *testing.T) {
 	repo, secret := newRepo(t), filepath.Join(t.TempDir(), "secret")
 	testkit.Write(t, secret, "x")
 	k := New(Options{Dir: filepath.Join(t.TempDir(), "worktrees")})
-	made := testkit.Get(k.Create(t.Context(), "a", "work", []Tree{{RepoID: "r", Name: "repo", Repo: repo,
-		TargetBranch: "main", Setup: []string{"/bin/sh", "-ec", `test ! -e "$0"; echo x >f; git add f; git commit -qm setup`,
-			secret}, Contain: func(_ context.Context, dir string) (*contain.Plan, error) { return contain.New(dir) }}},
-		nil)).Must(t)
+	tree := Tree{RepoID: "r", Name: "repo", Repo: repo, TargetBranch: "main",
+		Setup:   []string{"/bin/sh", "-ec", `test ! -e "$0"; echo x >f; git add f; git commit -qm setup`, secret},
+		Contain: func(_ context.Context, dir string) (*contain.Plan, error) { return contain.New(dir) }}
+	made := testkit.Get(k.Create(t.Context(), "a", "work", []Tree{tree}, nil)).Must(t)
 	testkit.Equal(t, strings.TrimSpace(gitIn(t, made[0].Path, "log", "-1", "--format=%s")), "setup")
 	testkit.Equal(t, gitIn(t, made[0].Path, "status", "--short"), "", "uncommitted")
 }

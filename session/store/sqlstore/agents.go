@@ -21,7 +21,8 @@ const (
 
 	fromExecutions = `id, attempt_id, log_id, session_id, coalesce(workflow_session_id, '') AS ` +
 		`workflow_session_id, coalesce(step_id, '') AS step_id,
-		conversation, limited_until, over_limit, follow_up, executor, variant, contained, state, coalesce(owner, '') AS owner, ` +
+		conversation, limited_until, over_limit, follow_up, executor, variant, contained, state, ` +
+		`coalesce(owner, '') AS owner, ` +
 		`stop_asked, exit_code, created_at, started_at, ended_at,
 		machine_id, machine_name, root, step_id IS NULL AND ` + isLeader + ` AS lead FROM executions `
 
