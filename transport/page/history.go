@@ -24,6 +24,7 @@ const maxHistory = 25
 // A historyPage shows everything that has run, the newest first, filtered by the URL.
 type historyPage struct {
 	Kind, State, Workflow, Who, Text string // the filters; "" means all
+	Schedule                         string // the name of one, "" means any
 	Days, Since, Until               string // when it began: in the last days, and from one day to another
 
 	Workflows []string // to choose from
@@ -53,11 +54,13 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 		Workflow: get("workflow"),
 		Who:      get("who"),
 		Text:     get("q"),
+		Schedule: get("schedule"),
 		Days:     get("days"),
 		Since:    get("since"),
 		Until:    get("until"),
 	}
-	q := task.HistoryQuery{Kind: p.Kind, State: p.State, Identity: p.Who, Text: p.Text, Limit: maxHistory + 1}
+	q := task.HistoryQuery{Kind: p.Kind, State: p.State, Identity: p.Who, Text: p.Text, Schedule: p.Schedule,
+		Limit: maxHistory + 1}
 	if job, name, both := strings.Cut(p.Workflow, "/"); both {
 		q.Job, q.Workflow = job, name
 	} else {
@@ -202,6 +205,7 @@ func (p *historyPage) With(name, value string) string {
 		"workflow": p.Workflow,
 		"who":      p.Who,
 		"q":        p.Text,
+		"schedule": p.Schedule,
 		"days":     p.Days,
 		"since":    p.Since,
 		"until":    p.Until,

@@ -89,8 +89,9 @@ var attentionKinds = map[string]struct {
 	board.AttentionSource: {"execution", string(board.WaitingForYou), "answer it at that system", asksPerson},
 	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal",
 		blocksAll},
-	board.AttentionLimit:  {"run", "", "it is tried again a few times, then it stops and asks you", hasStopped},
-	board.AttentionBudget: {"budget", "reached", "no agent starts until you raise it", blocksAll},
+	board.AttentionLimit:    {"run", "", "it is tried again a few times, then it stops and asks you", hasStopped},
+	board.AttentionSchedule: {"schedule", "paused", "", hasStopped},
+	board.AttentionBudget:   {"budget", "reached", "no agent starts until you raise it", blocksAll},
 }
 
 // attentionItem returns the item for something that needs a person, with a link to its page. of is its attempt's
@@ -127,6 +128,10 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 		return i
 	case board.AttentionSource:
 		i.Do = &personAction{Label: "Open", Link: i.Link}
+		return i
+	case board.AttentionSchedule:
+		i.Command = ""
+		i.Do = &personAction{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
 		return i
 	case board.AttentionBudget:
 		return i
