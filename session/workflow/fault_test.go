@@ -227,6 +227,7 @@ type faulty struct {
 	undefined atomic.Int32           // the read of a definition with this number fails
 	during    atomic.Pointer[func()] // is called after a write, before its reply
 	reading   atomic.Pointer[func()] // is called before a read
+	writing   atomic.Pointer[func()] // is called before a write
 	// receives the next write instead of the store, which does not confirm it
 	delay atomic.Pointer[chan *store.SessionWrite]
 }
@@ -243,6 +244,9 @@ func (s *server) makeFaulty() *faulty {
 func (f *faulty) WriteSession(ctx context.Context, w *store.SessionWrite) (bool, error) {
 	if err := f.full.Load(); err != nil {
 		return false, *err
+	}
+	if g := f.writing.Load(); g != nil {
+		(*g)()
 	}
 
 	parts := slices.Clone(w.Put)

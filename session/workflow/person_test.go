@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -350,6 +351,39 @@ func TestALookAtOlderOutputsAsksNobody(t *testing.T) {
 	refused(t, again(finishArgs(t, bad)), session.StateError, "review_superseded")
 	p.write("bad.md", "changed")
 	refused(t, again(finishArgs(t, bad)), session.StateError, codes.OutputsChanged)
+}
+
+// A repeated call about outputs that a person is asked about, or has failed, has waited for nothing: if others hand in
+// something else while it is carried out, it is a new hand-in, whenever they do.
+func TestARepeatedCallHasNotWaited(t *testing.T) {
+	for name, answered := range map[string]bool{"asked": false, "failed": true} {
+		t.Run(name, func(t *testing.T) {
+			for nth := int32(1); ; nth++ {
+				p := newProject(t).reviewedJob(humanStep)
+				how := Reviewing{MaxTries: 3}
+				srv, c, id := p.begin(reviewing(&how))
+				waits(t, p.finish(c, good))
+				if answered {
+					testkit.Must(t, p.atTerminal(id, "one", p.question(id, "one").Content, false, "No"))
+				}
+				other := connection.NewServer(p.command(how)).Connect("local")
+				var moments atomic.Int32
+				disk := srv.makeFaulty()
+				disk.reading.Store(new(func() {
+					if moments.Add(1) == nth {
+						testkit.Must(t, errOf(other.Finish(ctx,
+							FinishArgs{Outputs: outputsOf("report", "bad.md"), SessionID: &id})))
+					}
+				}))
+				disk.writing.Store(disk.reading.Load())
+				says(t, p.finish(c, good), replies.NeedsWork)
+				if moments.Load() < nth {
+					testkit.True(t, nth > 1, "the call has not read the session")
+					return
+				}
+			}
+		})
+	}
 }
 
 // An answer that is stored, though that was not confirmed, is not refused when it comes again; another one is.

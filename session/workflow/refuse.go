@@ -3,6 +3,7 @@ package workflow
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -77,9 +78,6 @@ func (a *sessionActor) refuse(ctx context.Context, c *candidate) (*Finished, err
 
 // tell answers a call with what became of its submission, and records that, and the answer.
 func (a *sessionActor) tell(c *candidate, f *Finished, refusal *session.Error) (*Finished, error) {
-	if c.now.Of != nil {
-		c.m.waited = c.now.Of.ID // if it is applied again, this call was told already
-	}
 	var r *replies.Finish
 	if f != nil {
 		r = f.Reply
@@ -88,6 +86,9 @@ func (a *sessionActor) tell(c *candidate, f *Finished, refusal *session.Error) (
 	// otherwise another call has been told already, or the next one will be
 	if next != a.state && !c.m.untold {
 		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
+			if c.now.Of != nil && errors.Is(err, errUnsure) {
+				c.m.waited = c.now.Of.ID // perhaps this call was told already
+			}
 			return nil, err
 		}
 		if f != nil {

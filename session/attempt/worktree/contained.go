@@ -241,8 +241,30 @@ func (k *Keeper) makePrivate(ctx context.Context, v *view, dir string, more []st
 	if err != nil {
 		return err
 	}
-	v.Private = &private{Tip: tip}
+	v.Private, v.Contained = &private{Tip: tip}, true
 	return k.save(v.journal)
+}
+
+// noRepositories returns an error if the branch of contained agents adds another repository, whose own config and hooks
+// git follows in a checkout.
+func (v *view) noRepositories(ctx context.Context, from, to string) error {
+	if !v.Contained {
+		return nil
+	}
+	changes, err := git.Output(ctx, v.call("diff-tree", "-r", "-z", "--raw", "--no-renames", from, to))
+	if err != nil {
+		return err
+	}
+	fields := git.Fields(changes)
+	for i := 0; i+1 < len(fields); i += 2 {
+		was, now, _ := strings.Cut(strings.TrimPrefix(fields[i], ":"), " ")
+		if strings.HasPrefix(now, modeRepo) && was != modeRepo {
+			return fmt.Errorf("the contained agent has added the repository %q, whose own config git would follow. "+
+				"Have it removed from the branch (git rm --cached), or, if you trust it, merge or push the branch "+
+				"%s yourself with git", fields[i+1], v.Branch)
+		}
+	}
+	return nil
 }
 
 // Take takes the commits of a contained agent, which has ended, out of its private folder, and removes that unless an

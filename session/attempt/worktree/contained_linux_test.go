@@ -3,10 +3,12 @@ package worktree
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/process"
 	"deepwork/actor/testkit"
@@ -14,7 +16,7 @@ import (
 )
 
 // needContain skips a test where nothing can be contained, or fails it where that must work.
-func needContain(t *testing.T) {
+func needContain(t testing.TB) {
 	t.Helper()
 	_, err := contain.Check(context.Background())
 	if _, ok := errors.AsType[*contain.Unavailable](err); ok && os.Getenv("DEEPWORK_TEST_CONTAIN_REQUIRED") == "" {
@@ -25,16 +27,18 @@ func needContain(t *testing.T) {
 
 // A jail is a worktree in which a contained agent works.
 type jail struct {
-	t    *testing.T
+	t    testing.TB
 	k    *Keeper
 	repo string
 	path string
 	plan *contain.Plan
 }
 
-func newJail(t *testing.T) *jail {
+func newJail(t testing.TB) *jail { return jailOf(t, newRepo(t)) }
+
+func jailOf(t testing.TB, repo string) *jail {
 	needContain(t)
-	j := &jail{t: t, repo: newRepo(t), k: New(Options{Dir: filepath.Join(t.TempDir(), "worktrees")})}
+	j := &jail{t: t, repo: repo, k: New(Options{Dir: filepath.Join(t.TempDir(), "worktrees")})}
 	made := testkit.Get(j.k.Create(t.Context(), "a", "work", []Tree{{RepoID: "r", Name: "repo", Repo: j.repo,
 		TargetBranch: "main"}}, nil)).Must(t)
 	j.path = made[0].Path
@@ -114,6 +118,25 @@ func TestGitWorksContained(t *testing.T) {
 	}
 }
 
+// A repository that a contained agent adds reaches nobody's checkout, unless they merge it by hand.
+func TestAnAddedRepositoryIsNotMerged(t *testing.T) {
+	j := newJail(t)
+	j.start()
+	j.run("git init -q sub; git -C sub -c user.name=A -c user.email=a@b.c commit -q --allow-empty -m own; " +
+		"git add sub; git commit -qm sub; " + commits)
+	must(t, j.k.Take(t.Context(), j.path))
+	must(t, errors.Join(os.RemoveAll(filepath.Join(j.path, "sub")), os.Mkdir(filepath.Join(j.path, "sub"), 0o755)))
+	_, err := j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WaySquash, Message: "m"})
+	testkit.Fails(t, err, `has added the repository "sub"`, "merging")
+	gitIn(t, j.repo, "remote", "add", "origin", t.TempDir())
+	_, err = j.k.Push(t.Context(), j.path, "origin", false)
+	testkit.Fails(t, err, `has added the repository "sub"`, "pushing")
+
+	gitIn(t, j.path, "rm", "-q", "--cached", "sub")
+	gitIn(t, j.path, "commit", "-qm", "without")
+	testkit.Get(j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WaySquash, Message: "m"})).Must(t)
+}
+
 // What an agent leaves beside its branch is kept, and a branch on which it goes on is found by the next one.
 func TestWhatALeftAgentHasIsKept(t *testing.T) {
 	j := newJail(t)
@@ -181,4 +204,53 @@ func TestAnOperationInProgressIsKept(t *testing.T) {
 	must(t, j.k.Take(t.Context(), j.path))
 	testkit.Get(j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WayMerge})).Must(t)
 	testkit.Contains(t, gitIn(t, j.repo, "log", "--format=%s", "main"), "two")
+}
+
+// BenchmarkContainedStart compares a program that ends at once under bubblewrap alone, contained with its private git
+// folder (at most 3 times that), and so for the first time in a repository of 1,000 files (at most 30 times).
+func BenchmarkContainedStart(b *testing.B) {
+	large := func() *jail {
+		repo := newRepo(b)
+		for i := range 1000 {
+			testkit.Write(b, filepath.Join(repo, fmt.Sprintf("many/%d.txt", i)), fmt.Sprint(i))
+		}
+		gitIn(b, repo, "add", "-A")
+		gitIn(b, repo, "commit", "-qm", "many")
+		return jailOf(b, repo)
+	}
+	var alone time.Duration
+	for _, name := range []string{"bubblewrap", "again", "first"} {
+		b.Run(name, func(b *testing.B) {
+			j := large()
+			j.start()
+			command := []string{j.plan.Bwrap, "--ro-bind", "/", "/", "--unshare-all", "--die-with-parent",
+				"--as-pid-1", "true"} // which leaves out how long the system takes to notice the end of two processes
+			for b.Loop() {
+				switch name {
+				case "bubblewrap":
+					_, err := process.Run(b.Context(), process.Spec{Command: command})
+					must(b, err)
+				case "again":
+					b.StopTimer()
+					must(b, j.k.Take(b.Context(), j.path))
+					b.StartTimer()
+					j.start()
+					j.plan.Alone = true
+					j.run("true")
+				case "first":
+					b.StopTimer()
+					j = large()
+					b.StartTimer()
+					j.start()
+					j.plan.Alone = true
+					j.run("true")
+				}
+			}
+			each := b.Elapsed() / time.Duration(b.N)
+			if name == "bubblewrap" {
+				alone = each
+			}
+			b.ReportMetric(float64(each)/float64(max(alone, 1)), "of-bubblewrap")
+		})
+	}
 }

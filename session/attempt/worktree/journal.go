@@ -61,8 +61,10 @@ type record struct {
 	Folder string `json:"folder,omitempty"` // in the worktree, that of Repo in the repository; "" means its top
 	Begun  bool   `json:"begun"`            // something of it may exist
 	// the private git folder of a contained agent; nil means none
-	Private *private   `json:"private,omitempty"`
-	Since   *mergeBase `json:"since,omitempty"` // where work began after the last merge; nil means never merged
+	Private *private `json:"private,omitempty"`
+	// an agent was contained here, and nobody but it has decided which repositories its branch adds
+	Contained bool       `json:"contained,omitempty"`
+	Since     *mergeBase `json:"since,omitempty"` // where work began after the last merge; nil means never merged
 }
 
 func (k *Keeper) journalPath(attempt string) string {

@@ -107,6 +107,9 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 				return nil, err
 			}
 		}
+		if err := b.noRepositories(ctx, b.from, b.head); err != nil {
+			return nil, err
+		}
 
 		if _, err := targetCheckout(ctx, l, b); err != nil {
 			return nil, err

@@ -45,6 +45,9 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 			return err
 		}
 		r.Before, r.Commit = b.Base, commit
+		if err := b.noRepositories(ctx, b.Base, commit); err != nil {
+			return err
+		}
 		before, err := refTip(ctx, inRepo(b.Common), seen)
 		if err != nil {
 			return err
