@@ -37,7 +37,7 @@ func (a *app) checkCommand() *cobra.Command {
 		Long: `Read the whole database of a project, and what belongs to it on disk, and print what
 is wrong, where, and what can be done: the pages and rows of the database, sessions
 with their references, definitions and replies, nested sessions, files of sessions that
-differ from them; open executions, worktrees, what was left half-done, and rescue refs;
+differ from them; schedules with their due times; open executions, worktrees, what was left half-done, and rescue refs;
 the remote runs of other systems' workflows.
 
 It changes nothing and may run beside servers: work in progress is not reported.

@@ -26,6 +26,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
+	"deepwork/session/why"
 )
 
 func TestMain(m *testing.M) {
@@ -296,6 +297,29 @@ func TestRunsOnABoard(t *testing.T) {
 	testkit.Fails(t, testkit.Get(OpenContext("x", s.Database)).Err(), "attempt_id")
 }
 
+// What is the same thing to a person has the same key, and a run that stopped because of a step has none beside it.
+func TestKeys(t *testing.T) {
+	step := Attention{Kind: AttentionStep, ID: "s", Since: new("1"), Waits: &session.AwaitingStep{AttemptID: "r"}}
+	for name, c := range map[string]struct {
+		of   Attention
+		want string
+	}{
+		"a step":             {step, "step_waits s 1"},
+		"its run":            {Attention{Kind: AttentionRun, ID: "r", Since: new("2")}, ""},
+		"another run":        {Attention{Kind: AttentionRun, ID: "x", Since: new("2")}, "run_to_resume x 2"},
+		"a config":           {Attention{Kind: AttentionUntrusted, ID: "c", Since: new("3")}, "untrusted c"},
+		"a try at a limit":   {Attention{Kind: AttentionLimit, ID: "r", Since: new("3")}, "limit_unclear r"},
+		"a source":           {Attention{Kind: AttentionSource, ID: "x", Title: "Which?"}, "source_asks x  Which?"},
+		"a budget":           {Attention{Kind: AttentionBudget, ID: "b"}, "budget_reached b"},
+		"a question of one":  {Attention{Kind: AttentionSource, ID: "x", Since: new("1"), Title: "W"}, "source_asks x 1 W"},
+		"an attempt":         {Attention{Kind: AttentionFailed, ID: "a", Since: new("1")}, "attempt_failed a 1"},
+		"conflicts":          {Attention{Kind: AttentionConflicts, ID: "a", Since: new("1")}, "attempt_conflicts a 1"},
+		"what is to be read": {Attention{Kind: AttentionReview, ID: "a", Since: new("1")}, "attempt_to_review a 1"},
+	} {
+		testkit.Equal(t, keyOf(&c.of, []Attention{step}), c.want, "%s", name)
+	}
+}
+
 // Each item is notified once, by any number of servers, also of a later one; a failure that comes
 // again is new. A command that fails or hangs is logged once, and holds nothing up.
 func TestNotify(t *testing.T) {
@@ -314,8 +338,8 @@ func TestNotify(t *testing.T) {
 		s := p.open(func(o *Options) {
 			o.Logger = logger
 			o.Steps = func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error) {
-				return []session.AwaitingStep{{SessionID: "0a1b2c3d", Step: "write", Goal: "A report", Since: soon}},
-					nil
+				return []session.AwaitingStep{{SessionID: "0a1b2c3d", Step: "write", Goal: "A report", Since: soon,
+					Why: why.Why{Kind: why.Review, Step: "write"}}}, nil
 			}
 		})
 
@@ -420,7 +444,7 @@ func TestNotify(t *testing.T) {
 	want = append(want, "attempt_failed "+z.ID)
 	notified(want...)
 	testkit.Until(t, "what the command held up, in its own words, since they are wanted", func() bool {
-		return posted("Step write waits for you\nStep write: A report") == 1
+		return posted("Step write waits for you\nStep write: A report\nStep write: its review failed.") == 1
 	})
 	testkit.Equal(t, posted("Attempt "+Short(x.ID)+": failed"), 1, "posts of the failed attempt")
 	testkit.Equal(t, posted("Attempt "+Short(x.ID)+": failed\nAdd a basket"), 0, "repeated posts of it")

@@ -122,12 +122,9 @@ func (n *notifier) look(ctx context.Context, cfg config.Notify) error {
 
 	var now []string
 	for _, item := range slices.Backward(r.Items) {
-		key := item.Kind + " " + item.ID
-		if item.Since != nil {
-			key += " " + *item.Since
-		}
-		if item.Kind == AttentionSource { // one run may ask several questions
-			key += " " + item.Title
+		key := keyOf(&item, r.Items)
+		if key == "" {
+			continue
 		}
 		now = append(now, key)
 		if err := n.send(ctx, cfg, &item, key); err != nil {
@@ -145,6 +142,23 @@ func (n *notifier) look(ctx context.Context, cfg config.Notify) error {
 	return n.record(kept)
 }
 
+// keyOf returns what tells an item from others of which a person is notified, or "" for a run that stopped because of a
+// step that is an item of its own.
+func keyOf(item *Attention, all []Attention) string {
+	key := item.Kind + " " + item.ID
+	switch {
+	case item.Kind == AttentionRun && slices.ContainsFunc(all, func(other Attention) bool {
+		return other.Waits != nil && other.Waits.AttemptID == item.ID
+	}):
+		return ""
+	case item.Kind == AttentionSource: // one run may ask several questions
+		return key + " " + OrEmpty(item.Since) + " " + item.Title
+	case item.Since == nil, item.Kind == AttentionUntrusted, item.Kind == AttentionLimit: // a save, or a try, is no news
+		return key
+	}
+	return key + " " + *item.Since
+}
+
 // send sends an item in all ways at once in which it was not sent yet.
 func (n *notifier) send(ctx context.Context, cfg config.Notify, item *Attention, key string) error {
 	ways := slices.DeleteFunc(notify.Ways(cfg), func(w notify.Way) bool {
@@ -156,7 +170,11 @@ func (n *notifier) send(ctx context.Context, cfg config.Notify, item *Attention,
 
 	text := item.Summary()
 	if cfg.Content {
-		text += "\n" + jsontext.Clip(strings.Join(strings.Fields(item.Title), " "), maxWords)
+		for _, words := range []string{item.Title, OrEmpty(item.Why)} {
+			if words = jsontext.Clip(strings.Join(strings.Fields(words), " "), maxWords); words != "" {
+				text += "\n" + words
+			}
+		}
 	}
 	m, err := item.Message(n.board.State(), text)
 	if err != nil {

@@ -99,7 +99,7 @@ func (d *leader) called(ctx context.Context, s *machine.State, p stepRef, id str
 		return err
 	}
 	if now.moved = r.Status != replies.NeedsWork || r.Waiting() != nil; !now.moved {
-		d.failed[p] = why.Why{Kind: why.Other, Said: deref(r.Feedback)}
+		d.failed[p] = why.Why{Kind: why.Other, Said: why.Line(deref(r.Feedback))}
 	}
 	return nil
 }

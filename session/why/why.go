@@ -5,6 +5,7 @@ package why
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -73,7 +74,7 @@ func (w Why) Sentence() string {
 	}
 
 	if w.Kind == Silent {
-		text += "; the last one never connected to the MCP server " + w.By + ", which its program must know " +
+		text = strings.TrimSuffix(text, ".") + "; the last one never connected to the MCP server " + w.By + ", which its program must know " +
 			"('deepwork help tutorials/run')"
 	}
 	if w.Step != "" {
@@ -129,7 +130,11 @@ func (w Why) what() string {
 	case Cost:
 		return fmt.Sprintf("its agents have cost %s USD, and its budget is %s USD", number(w.Amount), number(w.Most))
 	case Unknown:
-		return fmt.Sprintf("%s of its agents have ended with an unknown cost, and at most %s may", number(w.Amount),
+		have := "have"
+		if w.Amount == 1 {
+			have = "has"
+		}
+		return fmt.Sprintf("%s of its agents %s ended with an unknown cost, and at most %s may", number(w.Amount), have,
 			number(w.Most))
 	case Time:
 		return fmt.Sprintf("it has reached its time limit of %v", time.Duration(w.Most*float64(time.Second)))
@@ -151,14 +156,17 @@ func (w Why) what() string {
 
 // agents says how the agents of a step, or an agent alone, ended.
 func (w Why) agents() string {
-	text := "the agent ended"
+	const unfinished = " without finishing it"
+	code := w.code()
 	switch {
-	case w.Tries == 1:
-		text = "its agent ended without finishing it"
 	case w.Tries > 1:
-		text = fmt.Sprintf("%d agents ended without finishing it", w.Tries)
+		return fmt.Sprintf("%d agents ended%s%s", w.Tries, unfinished, code)
+	case w.Tries == 0:
+		return "the agent ended" + code
+	case code != "":
+		code += ","
 	}
-	return text + w.code()
+	return "its agent ended" + code + unfinished
 }
 
 // code says with which exit code something ended.
@@ -211,10 +219,13 @@ func Line(text string) string {
 
 func word(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
+// beginsJSON matches the beginning of an object, or of an array of texts or objects.
+var beginsJSON = regexp.MustCompile(`[{[]\s*["{]`)
+
 // readable returns a line with the message of an object of JSON in its place, or without a part of one.
 func readable(line string) string {
-	at := strings.Index(line, `{"`)
-	if at < 0 {
+	found := beginsJSON.FindStringIndex(line)
+	if found == nil {
 		if strings.HasPrefix(line, `"`) && strings.Contains(line, `":`) {
 			return "" // from the middle of an object
 		}
@@ -222,6 +233,7 @@ func readable(line string) string {
 	}
 
 	var v any
+	at := found[0]
 	_ = json.NewDecoder(strings.NewReader(line[at:])).Decode(&v) // one that is cut off has no message
 	before, said := strings.TrimRight(line[:at], "[ "), Line(message(v))
 	if said == "" {
@@ -242,7 +254,8 @@ func message(v any) string {
 			}
 		}
 	case map[string]any:
-		for _, key := range []string{"message", "error", "result", "detail", "reason", "text", "content"} {
+		for _, key := range []string{"message", "msg", "error", "errors", "result", "detail", "reason", "title", "text",
+			"content"} {
 			if said := message(v[key]); said != "" {
 				return said
 			}

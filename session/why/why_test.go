@@ -36,7 +36,7 @@ func TestSentences(t *testing.T) {
 		{Why{Kind: Agent, ExitCode: 1, Said: "no network"}, "The agent ended with exit code 1: no network."},
 		{Why{Kind: Agent, ExitCode: -1}, "The agent ended by a signal."},
 		{Why{Kind: Agent, Step: "a", Tries: 1, ExitCode: 3},
-			"Step a: its agent ended without finishing it with exit code 3."},
+			"Step a: its agent ended with exit code 3, without finishing it."},
 		{Why{Kind: Agent, Step: "a", Tries: 3, Said: "I give up"},
 			"Step a: 3 agents ended without finishing it: I give up."},
 		{Why{Kind: Silent, Step: "a", Tries: 2, By: "deepwork-run", ExitCode: 1, Said: "no"},
@@ -48,6 +48,10 @@ func TestSentences(t *testing.T) {
 				"over: 429."},
 		{Why{Kind: Cost, Amount: 0.8, Most: 0.5}, "Its agents have cost 0.8 USD, and its budget is 0.5 USD."},
 		{Why{Kind: Unknown, Amount: 2, Most: 2}, "2 of its agents have ended with an unknown cost, and at most 2 may."},
+		{Why{Kind: Unknown, Amount: 1, Most: 1}, "1 of its agents has ended with an unknown cost, and at most 1 may."},
+		{Why{Kind: Silent, Step: "a", Tries: 1, By: "m", Said: "command not found."},
+			"Step a: its agent ended without finishing it: command not found; the last one never connected to the MCP " +
+				"server m, which its program must know ('deepwork help tutorials/run')."},
 		{Why{Kind: Time, Most: 90}, "It has reached its time limit of 1m30s."},
 		{Why{Kind: Conflict, Step: "merge:a[1]", Said: "git status lists them"},
 			"Step merge:a[1]: its merge has conflicts: git status lists them."},
@@ -78,6 +82,12 @@ func TestLine(t *testing.T) {
 		`failed: {"error":{"mess`:                   "failed",
 		`[{"text":"one"}]`:                          "one",
 		"{\n\"type\": \"error\",\n\"cut\": {\nlast": "last",
+		`error: { "a": 1 }`:                         "error",
+		`error: { "type": "err`:                     "error",
+		`failed ["a","b`:                            "failed",
+		`failed ["a","b"]`:                          "failed a",
+		`time=1 {"level":"error","msg":"no disk"}`:  "time=1 no disk",
+		"[main] f() { return x[0] }":                "[main] f() { return x[0] }",
 	} {
 		testkit.Equal(t, Line(text), want, "%q", text)
 	}

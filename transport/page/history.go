@@ -52,6 +52,7 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 		State:    p.Get("state"),
 		Identity: p.Get("who"),
 		Text:     p.Get("q"),
+		Schedule: p.Get("schedule"),
 		Limit:    maxHistory + 1,
 	}
 	q.Job, q.Workflow, _ = strings.Cut(p.Get("workflow"), "/")

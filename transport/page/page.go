@@ -25,6 +25,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/merge"
+	"deepwork/session/schedule"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/transport/tools/remote"
@@ -141,7 +142,7 @@ func (s *Site) pages() {
 	}
 
 	if s.Board == nil {
-		s.missing(errNoBoard, "/board", "/tasks", "/tasks/", "/attempts/", "/runs")
+		s.missing(errNoBoard, "/board", "/tasks", "/tasks/", "/attempts/", "/runs", "/schedules", "/schedules/")
 		return
 	}
 
@@ -163,6 +164,11 @@ func (s *Site) pages() {
 		func(_ session.Caller, _ *http.Request, run *board.RunReply) string {
 			return "/attempts/" + run.RunID
 		}))
+	s.page("GET /schedules", s.schedules)
+	s.page("GET /schedules/{name}", s.schedule)
+	s.post("/schedules/{name}/pause", s.onSchedule((*schedule.Engine).Pause))
+	s.post("/schedules/{name}/resume", s.onSchedule((*schedule.Engine).Resume))
+	s.post("/schedules/{name}/run", s.runSchedule)
 	s.post("/attempts/{attempt_id}/resume", s.resumeRun)
 	s.post("/attempts/{attempt_id}/stop", call(s.Board.StopAttempt, nil, s.stopped))
 	s.post("/attempts/{attempt_id}/follow-up", call(s.Board.FollowUp, nil, s.followedUp))

@@ -54,8 +54,9 @@ func (c *Check) Same(other *Check) bool {
 // ErrNoJobs is the error of a project or folder without jobs.
 var ErrNoJobs = errors.New("no jobs found")
 
-// Folders validates jobs: each is a job's folder, its job.yml, or a folder of jobs.
-func Folders(dirs []string) ([]*Check, error) {
+// Folders validates jobs: each is a job's folder, its job.yml, or a folder of jobs. root is the project in which they
+// are to run; "" means that this is unknown.
+func Folders(root string, dirs []string) ([]*Check, error) {
 	var checks []*Check
 	for _, dir := range dirs {
 		found, err := scanTarget(dir)
@@ -64,6 +65,14 @@ func Folders(dirs []string) ([]*Check, error) {
 		}
 		checks = append(checks, found...)
 	}
+	if root == "" {
+		return checks, nil
+	}
+	cfg := &config.Config{}
+	if c := checkConfig(root, filepath.Join(root, ".deepwork", config.FileName)); c != nil {
+		cfg = c.config
+	}
+	missingAgents(root, cfg, checks)
 	return checks, nil
 }
 
@@ -86,9 +95,7 @@ func Project(root string, display func(path string) string) ([]*Check, error) {
 		}
 		return nil, err
 	}
-	if cfg != nil {
-		missingAgents(root, cfg, jobs)
-	}
+	missingAgents(root, cfg, jobs)
 	return slices.Concat(checks, jobs, shadowed(jobs, display)), nil
 }
 
@@ -397,9 +404,13 @@ func executorsOf(root string, c *config.Config) (known []config.Executor, whole 
 }
 
 // missingAgents adds a warning to a job for each check whose program is not on this machine, and for each step whose
-// executor is undefined or not installed. Executors that the config defines are warned of there.
+// executor is undefined or not installed. Executors that the config defines are warned of there; without a config that
+// can be read, none is.
 func missingAgents(root string, c *config.Config, checks []*Check) {
-	known, whole := executorsOf(root, c)
+	known, whole := []config.Executor(nil), false
+	if c != nil {
+		known, whole = executorsOf(root, c)
+	}
 	for _, checked := range checks {
 		for i := 0; checked.job != nil && i < len(checked.job.Steps); i++ {
 			for k, c := range checked.job.Steps[i].Checks {
@@ -410,7 +421,7 @@ func missingAgents(root string, c *config.Config, checks []*Check) {
 				}
 			}
 			name, variant, _ := strings.Cut(checked.job.Steps[i].Executor, ":")
-			if name == "" {
+			if name == "" || c == nil {
 				continue
 			}
 			recipe, err := executors.Resolve(known, name, variant)

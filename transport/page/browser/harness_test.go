@@ -326,12 +326,13 @@ func TestPictures(t *testing.T) {
 	testkit.Git(t, empty, "init", "-q", "-b", "main")
 
 	person(t, empty).pictures(map[string]string{
-		"now-empty":     "/",
-		"board-empty":   "/board",
-		"jobs-empty":    "/jobs",
-		"sources-empty": "/sources",
-		"trust-empty":   "/trust",
-		"login":         "/login",
+		"now-empty":       "/",
+		"board-empty":     "/board",
+		"jobs-empty":      "/jobs",
+		"schedules-empty": "/schedules",
+		"sources-empty":   "/sources",
+		"trust-empty":     "/trust",
+		"login":           "/login",
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"deepwork/actor/testkit"
+	"deepwork/transport/page/pagetest"
 )
 
 // A tab is a page of a browser with cookies of its own.
@@ -230,8 +231,11 @@ func dark(yes bool) chromedp.Action[chromedp.Void] {
 // Every page shows hostile texts as texts, in light and dark, and fits a narrow screen; axe-core has no
 // serious objection.
 func TestEveryPage(t *testing.T) {
-	_, call, b := open(t, nil)
+	s, call, b := open(t, nil)
 	paths := begin(t, call)
+	pagetest.Schedule(t, s.root, "weekly", "plan", pagetest.Hostile+"\n! exit 1", time.Now().Add(-50*time.Hour))
+	b.open("/schedules/weekly").until(`document.querySelector('h1 .failing')`)
+	paths["schedules"], paths["schedule"] = "/schedules", "/schedules/weekly"
 	paths["missing"] = "/sessions/ffffffff"
 	paths["login"] = "/login"
 	paths["history"] = "/history"
