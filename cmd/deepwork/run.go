@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"deepwork/actor/process"
 	"deepwork/actor/wait"
@@ -393,8 +394,26 @@ all have cost, as far as that is known.`,
 		cmd.Flags().TimeVar(at, name, time.Time{}, []string{time.DateOnly, time.RFC3339},
 			"only those started "+name+" this `DATE`, in UTC")
 	}
+	until := cmd.Flags().Lookup("until")
+	until.Value = lastDay{until.Value, &q.Until}
+	until.Usage += "; a day counts to its end"
 	argumentFlags(cmd, &q, "kind", "state", "job", "limit")
 	return cmd
+}
+
+// lastDay is the flag of a time before which something began. A day counts to its end.
+type lastDay struct {
+	pflag.Value
+	at *time.Time
+}
+
+// Set implements pflag.Value.
+func (d lastDay) Set(text string) error {
+	err := d.Value.Set(text)
+	if _, other := time.Parse(time.DateOnly, strings.TrimSpace(text)); other == nil {
+		*d.at = d.at.AddDate(0, 0, 1)
+	}
+	return err
 }
 
 // printHistory lists what a query selects, with the totals.

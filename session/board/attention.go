@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,7 +144,7 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 func (a *Attention) Page() string {
 	switch {
 	case a.Kind == AttentionStep:
-		return "/sessions/" + a.ID + "#decide-" + a.ID + "-" + a.Waits.Step
+		return "/sessions/" + a.ID + "?decide=" + url.QueryEscape(a.Waits.Step) + "#decide-" + a.ID + "-" + a.Waits.Step
 	case a.Kind == AttentionUntrusted:
 		return "/trust"
 	case a.Kind == AttentionSource:

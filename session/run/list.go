@@ -26,6 +26,7 @@ type Item struct {
 	Value  string
 	State  board.State
 	Said   string // why it is not done or, if nobody has failed it, what its agent said last
+	At     *Step  // that Said is about, or the first one that is not completed; nil if all are
 	Steps  []*Step
 }
 
@@ -105,8 +106,11 @@ func (b *viewBuilder) list(state *machine.State, def *machine.Definition, first,
 			s := b.step(state, def, step, progress[step], depth)
 			item.Steps = append(item.Steps, s)
 			item.State = MoreUrgent(item.State, s.State)
-			if s.State != board.Completed {
-				item.Said = cmp.Or(item.Said, s.Progress.Why().Sentence(), why.Line(s.Last))
+			if s.State != board.Completed && item.Said == "" {
+				item.Said = cmp.Or(s.Progress.Why().Sentence(), why.Line(s.Last))
+				if item.Said != "" || item.At == nil {
+					item.At = s
+				}
 			}
 			all.Took += s.Took
 			all.add(s.USD)

@@ -82,6 +82,9 @@ func TestLookAtItems(t *testing.T) {
 	var rows []string
 	for _, i := range list.List.Items {
 		row := fmt.Sprint(i.Number, " ", i.Value, " ", i.State, " "+i.Said)
+		if i.At != nil {
+			row += " (" + i.At.ID + ")"
+		}
 		for _, s := range i.Steps {
 			row += " " + s.Base() + ":" + string(s.State)
 		}
@@ -89,11 +92,11 @@ func TestLookAtItems(t *testing.T) {
 	}
 	testkit.Same(t, rows, []string{
 		"1 one.go completed  port:completed look:completed",
-		`2 {"file":"two.go"} failed I give up. port:completed look:failed`,
-		"3 three.go running  port:running look:not_begun",
-		"4 four.go waiting_for_you Step port[3]: a person has to pass its outputs. port:waiting_for_you look:not_begun",
-		"5 five.go dropped  port:dropped look:not_begun",
-		"6 six.go not_begun  port:not_begun look:not_begun",
+		`2 {"file":"two.go"} failed I give up. (look[1]) port:completed look:failed`,
+		"3 three.go running  (port[2]) port:running look:not_begun",
+		"4 four.go waiting_for_you Step port[3]: a person has to pass its outputs. (port[3]) port:waiting_for_you look:not_begun",
+		"5 five.go dropped  (port[4]) port:dropped look:not_begun",
+		"6 six.go not_begun  (port[5]) port:not_begun look:not_begun",
 	})
 	testkit.Equal(t, list.List.Items[0].Steps[0].Name, "Port it")
 

@@ -224,13 +224,20 @@ func (s *Site) addTask(ctx context.Context, who session.Caller, r *http.Request)
 	if err := cmp.Or(fill(r, &a), workflowOfTask(r, &a)); err != nil {
 		return "", err
 	}
+	starts := r.PostForm.Get("start") != ""
+	for _, name := range []string{"max_cost_usd", "max_unknown", "max_minutes"} {
+		if !starts && strings.TrimSpace(r.PostForm.Get(name)) != "" {
+			return "", session.Wrong(codes.InvalidArgument, "A budget is only for the run that Add and start begins: "+
+				"choose that, or leave the budget blank and give it when you start the task.").With("argument", name)
+		}
+	}
 	t, err := s.Board.CreateTask(ctx, who, a)
 	if err != nil {
 		return "", err
 	}
 
 	next := "/tasks/" + t.TaskID
-	if r.PostForm.Get("start") == "" {
+	if !starts {
 		return next, nil
 	}
 

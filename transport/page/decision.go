@@ -55,7 +55,7 @@ func (s *Site) decide(ctx context.Context, who session.Caller, p *workPage) erro
 	if p.Changes || p.Of != "" || !who.Has(session.RightPerson) {
 		forms = 0
 	}
-	p.Steps.Tree.Each(func(x *run.Step, _ int) {
+	add := func(x *run.Step) {
 		i := slices.IndexFunc(waits[x.SessionID], func(w session.AwaitingStep) bool { return w.Step == x.ID })
 		if i < 0 || !x.Current() {
 			return
@@ -79,7 +79,14 @@ func (s *Site) decide(ctx context.Context, who session.Caller, p *workPage) erro
 			forms--
 			room -= d.show(h, room)
 		}
-	})
+	}
+	for _, first := range []bool{true, false} {
+		p.Steps.Tree.Each(func(x *run.Step, _ int) {
+			if (x.ID == p.First) == first {
+				add(x)
+			}
+		})
+	}
 	return nil
 }
 

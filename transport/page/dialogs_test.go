@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/transport/page/pagetest"
 	"deepwork/transport/web"
@@ -42,6 +43,15 @@ func TestNewTaskHasLimits(t *testing.T) {
 		add(url.Values{field: {c.value}}).is(http.StatusOK, "but no agent was started.", c.want,
 			"No agent has worked on it yet.")
 	}
+
+	// Without a start they would be lost.
+	tasks := b.get("/board")
+	for _, name := range []string{"max_cost_usd", "max_unknown", "max_minutes"} {
+		form := url.Values{"project_id": {call.Project()}, "title": {"Kept"}, name: {"2"}}
+		b.act("/tasks?"+form.Encode(), b.csrf("/board"), "HX-Request: true").is(http.StatusBadRequest,
+			"A budget is only for the run that Add and start begins")
+	}
+	testkit.Equal(t, strings.Count(b.get("/board"), "Kept"), strings.Count(tasks, "Kept"), "tasks that were added")
 }
 
 // Only the owner of the board gives a task to a group of tokens, whose members then see it.

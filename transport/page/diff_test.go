@@ -250,6 +250,7 @@ func TestItemsFit(t *testing.T) {
 		item := &run.Item{Number: i + 1, Value: value, State: board.Completed}
 		if i%300 == 0 {
 			item.State, item.Said = board.Failed, strings.Repeat("Why. ", 100)
+			item.At = &run.Step{ID: job.Item("look", i), SessionID: "0a1b2c3d", Progress: new(machine.StepProgress)}
 		}
 		for _, id := range []string{"port", "look", "check"} {
 			item.Steps = append(item.Steps, &run.Step{ID: job.Item(id, i), SessionID: "0a1b2c3d", State: item.State,
@@ -273,6 +274,8 @@ func TestItemsFit(t *testing.T) {
 	}{
 		{nil, 50, "<summary>996 completed</summary>"},
 		{url.Values{"items": {"failed"}}, 4, `<option value="failed" selected>failed</option>`},
+		{nil, 50, `<a href="/sessions/0a1b2c3d?step=look%5b300%5d">Why. `},
+		{nil, 50, `<article class="step entry" id="step-0a1b2c3d-port[0]">`},
 		{url.Values{"q": {"<b>77"}}, 11, `value="&lt;b&gt;77"`},
 		{url.Values{"q": {"no such item"}}, 0, "No item is like that."},
 		{url.Values{"items": {"completed"}}, 50, "These are 50 of 996"},
@@ -318,6 +321,10 @@ func TestTree(t *testing.T) {
 	testkit.Equal(t, in.Link, "#file-0", "the file in the diff is %+v", in)
 	testkit.Equal(t, in.Added, 1, "the file in the diff is %+v", in)
 	testkit.Equal(t, out.Link, "?path=a%2Fb%2Fd%2Fe.go", "the file that is left out")
+
+	v = review{Split: true}
+	v.grow(new(attempt.FullAttemptReply), files[1:], 0)
+	testkit.Equal(t, v.Tree.Folders[0].Files[0].Link, "?path=a%2Fb%2Fz.go&diff=split", "of a page with two columns")
 }
 
 // Small files are first, and open; large ones, and those for which there is no room, are folded, and all are counted.

@@ -59,12 +59,16 @@ func Export(
 		}
 		x.Style = append(x.Style, template.CSS(style))
 	}
-	t, err := template.New("run.html").Funcs(functions).ParseFS(embedded, "templates/export/run.html",
-		"templates/parts.html", "templates/parts/*.html")
+	t, err := exportView()
 	if err != nil {
 		return err
 	}
 	return t.Execute(w, x)
+}
+
+func exportView() (*template.Template, error) {
+	return template.New("run.html").Funcs(functions).ParseFS(embedded, "templates/export/run.html",
+		"templates/parts.html", "templates/parts/*.html")
 }
 
 // Content returns the content of an output of a step, or why it cannot be shown.

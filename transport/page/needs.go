@@ -61,15 +61,21 @@ func needsOf(waits []board.Attention, of flows) []*item {
 	slices.SortStableFunc(all, byGroup)
 
 	first := map[string]*item{}
-	return slices.DeleteFunc(all, func(i *item) bool {
+	all = slices.DeleteFunc(all, func(i *item) bool {
 		kept := first[i.piece]
 		if kept == nil {
 			first[i.piece] = i
 			return false
 		}
+		if i.resume && kept.override { // no agent waits for the answer
+			kept.Kind, kept.Title, kept.Status, kept.group = i.Kind, i.Title, i.Status, i.group
+			return true
+		}
 		kept.Others++
 		return true
 	})
+	slices.SortStableFunc(all, byGroup)
+	return all
 }
 
 func byGroup(a, b *item) int { return cmp.Compare(a.group, b.group) }
@@ -132,17 +138,25 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	}
 
 	switch {
-	case a.Waits != nil && a.Waits.Review && !a.Waits.Rounds:
+	case a.Waits != nil && !a.Waits.Review:
+		i.override = true
+	case a.Waits != nil && !a.Waits.Rounds:
 		i.Do.Label = "Pass…"
-	case a.Kind == board.AttentionRun && *a.State == board.Paused: // which needs a larger budget
-		i.Do.Label, i.Do.Link = "Resume…", i.Link+"#resume"
-	case a.Kind == board.AttentionRun, a.Kind == board.AttentionSchedule:
-		i.Do.Post, i.Do.Link = i.Link+"/resume", ""
+	case a.Kind == board.AttentionRun:
+		i.resume = true
+		i.Do.Link += "#resume"
+		if *a.State == board.Paused { // which needs a larger budget
+			i.Do.Label = "Resume…"
+		} else {
+			i.Do.Post = i.Link + "/resume"
+		}
+	case a.Kind == board.AttentionSchedule:
+		i.Do.Post = i.Link + "/resume"
 	case a.Kind == board.AttentionReview && (a.End != nil || of != nil && of.Status == "completed"):
 		i.group, i.About = toMerge, "its workflow is complete"
 		i.Do = &personAction{Label: "Merge…", Link: i.Link + "?tab=changes", Right: "merge"}
 		if a.InPlace {
-			i.Do = doneDeed(a.TaskID)
+			i.Do = i.done()
 		}
 	}
 	return i
@@ -152,13 +166,14 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 func (i *item) counted() {
 	switch {
 	case i.Changes.Files == 0:
-		i.About, i.Do = "no changes: done?", doneDeed(i.task)
+		i.About, i.Do = "no changes: done?", i.done()
 	case !i.Changes.Loose && i.Do.Right == "merge":
-		i.Do = &personAction{Label: "Merge", Post: i.Link + "/git/merge", Right: "merge"}
+		i.Do = &personAction{Label: "Merge", Link: i.Do.Link, Post: i.Link + "/git/merge", Right: "merge"}
 	}
 }
 
-// doneDeed moves a task to done.
-func doneDeed(task string) *personAction {
-	return &personAction{Label: "Done", Post: "/tasks/" + task, Fields: map[string]string{"status": "done"}}
+// done moves its task to done.
+func (i *item) done() *personAction {
+	return &personAction{Label: "Done", Link: i.Link, Post: "/tasks/" + i.task,
+		Fields: map[string]string{"status": "done"}}
 }

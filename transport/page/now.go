@@ -49,13 +49,15 @@ type item struct {
 	attempt, task string                // ids, "" if it has none
 	flow          *workflow.SessionInfo // its workflow, nil if it has none or that is not known here
 	group         int                   // of what needs a person: see groups
+	override      bool                  // it is about a review that can be overridden
+	resume        bool                  // it is about a run that can be resumed
 }
 
-// A personAction is what a person can do about an item: a link, or a form that is sent to a path.
+// A personAction is what a person can do about an item: a link or, on the pages of its project, a form.
 type personAction struct {
 	Label  string
 	Link   string
-	Post   string
+	Post   string            // the path that the form is sent to, "" if it has none
 	Fields map[string]string // of the form
 	Right  string            // that it needs, as for frame.May
 }

@@ -77,6 +77,12 @@ func TestNowHasARowForAPieceOfWork(t *testing.T) {
 	testkit.Equal(t, strings.Count(needs, "<li"), 1, "rows that need a person: %s", needs)
 	testkit.Contains(t, needs, "Two texts")
 	now.is(http.StatusOK, "<title>(1) Now · ", "No session or agent is at work.")
+
+	// The card that a link asks for is the first of its page.
+	for _, asked := range []string{"first", "second"} {
+		page := all[0].get("/sessions/" + id + "?decide=" + asked)
+		testkit.Equal(t, find(t, regexp.MustCompile(`id="decide-`+id+`-(\w+)"`), page), asked, "the first card")
+	}
 }
 
 // A chat whose server is gone is idle, with what to say to an agent, and open pages are told of it.

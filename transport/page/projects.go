@@ -112,10 +112,8 @@ func (s *Site) needsIn(ctx context.Context, who session.Caller, row *projectRow)
 	path := p.Path(row.Root)
 	for _, i := range items {
 		i.Project, i.Link = p.Name(row.Root), path+i.Link
-		if i.Do.Post == "" {
-			i.Do.Link = path + i.Do.Link
-		} else { // its form is on the page of the project
-			i.Do = &personAction{Label: i.Do.Label + "…", Link: i.Link, Right: i.Do.Right}
+		if i.Do.Link = path + i.Do.Link; i.Do.Post != "" { // its form is on the page of the project
+			i.Do.Label, i.Do.Post = i.Do.Label+"…", ""
 		}
 	}
 	row.Needs = len(items)

@@ -227,8 +227,15 @@ func (v *review) grow(a *attempt.FullAttemptReply, files []fileDiff, from int) {
 		}
 		v.Tree.add(dir, t)
 	}
+	linkTo := func(file string) string {
+		link := "?path=" + url.QueryEscape(file)
+		if v.Split {
+			link += "&diff=split"
+		}
+		return link
+	}
 	for i, f := range files {
-		link := "?path=" + url.QueryEscape(f.File)
+		link := linkTo(f.File)
 		if i < len(v.Diffs) {
 			link = fmt.Sprintf("#file-%d", i)
 		}
@@ -238,7 +245,7 @@ func (v *review) grow(a *attempt.FullAttemptReply, files []fileDiff, from int) {
 	for _, repo := range a.Repos {
 		for _, file := range repo.ChangedFiles {
 			if !seen[[2]string{repo.RepoName, file}] {
-				put(repo.RepoName, file, treeFile{Link: "?path=" + url.QueryEscape(file)})
+				put(repo.RepoName, file, treeFile{Link: linkTo(file)})
 			}
 		}
 	}

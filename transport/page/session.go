@@ -41,16 +41,21 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 	if err != nil {
 		return nil, err
 	}
-	only := r.URL.Query().Get("step")
+	only, first := r.URL.Query().Get("step"), r.URL.Query().Get("decide")
 	if v.AttemptID != "" {
-		to := url.URL{Path: "/attempts/" + v.AttemptID}
+		to, asked := url.URL{Path: "/attempts/" + v.AttemptID}, url.Values{}
 		if v.root != v.SessionInfo || only != "" {
-			to.RawQuery = url.Values{"session": {v.ID}, "step": {only}}.Encode()
+			asked = url.Values{"session": {v.ID}, "step": {only}}
 		}
+		if first != "" {
+			asked.Set("decide", first)
+		}
+		to.RawQuery = asked.Encode()
 		return &shown{to: to.String()}, nil
 	}
 
-	p := &workPage{FullAttemptReply: new(attempt.FullAttemptReply), At: "/sessions/" + v.ID, Session: v}
+	p := &workPage{FullAttemptReply: new(attempt.FullAttemptReply), At: "/sessions/" + v.ID, Session: v,
+		First: first}
 	if s.Board != nil {
 		p.Trace = s.Board.TraceOf(ctx, v.State.Trace)
 	}

@@ -439,7 +439,7 @@ func TestAPersonPassesAStepOnAPage(t *testing.T) {
 			"text.txt").lacks("<img").text)
 	}
 	shown, csrf := form(), ann.csrf(at)
-	testkit.Contains(t, ann.get("/"), `href="`+at+`#decide-`+id+`-text" aria-label="Pass… `,
+	testkit.Contains(t, ann.get("/"), `href="`+at+`?decide=text#decide-`+id+`-text" aria-label="Pass… `,
 		"the way to it on the page Now")
 	testkit.Contains(t, ann.get(at+"/output?path=text.txt"), "Dear all", "the output")
 
@@ -522,7 +522,7 @@ steps:
 	}
 
 	finish("needs_work", "Waiting: a person must say how to go on")
-	testkit.ContainsAll(t, ann.get("/"), []string{`href="` + at + `#decide-` + id + `-try" aria-label="Decide… `,
+	testkit.ContainsAll(t, ann.get("/"), []string{`href="` + at + `?decide=try#decide-` + id + `-try" aria-label="Decide… `,
 		"its rounds are used up, and a person has to say how it goes on: "})
 	testkit.ContainsAll(t, ann.get(at), []string{"round 1 of 1 is over", "&lt;no&gt;", `value="more"`, `value="stop"`})
 	testkit.Lacks(t, ann.get(at), []string{`value="fail"`})

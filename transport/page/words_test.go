@@ -143,12 +143,12 @@ func TestWhatNeedsAPerson(t *testing.T) {
 			Waits: &session.AwaitingStep{Step: "s"},
 		}, nil,
 			"session, waiting_for_you: its review failed: override it, or have the agent do it again. Decide… " +
-				"(person) at /sessions/a#decide-a-s"},
+				"(person) at /sessions/a?decide=s#decide-a-s"},
 		{board.Attention{
 			Kind:  board.AttentionStep,
 			Waits: &session.AwaitingStep{Step: "s", Review: true},
 			Why:   new("A person has to pass it"),
-		}, nil, "session, waiting_for_you: A person has to pass it. Pass… (person) at /sessions/a#decide-a-s"},
+		}, nil, "session, waiting_for_you: A person has to pass it. Pass… (person) at /sessions/a?decide=s#decide-a-s"},
 		{board.Attention{Kind: board.AttentionFailed, State: new(board.Failed)}, nil,
 			"agent, failed: read its last messages, then send a follow-up or start another. Open at /attempts/a"},
 		{board.Attention{Kind: board.AttentionFailed, State: new(board.Failed), Why: new("It broke.\nBadly.")}, nil,
@@ -158,7 +158,7 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		{board.Attention{Kind: board.AttentionConflicts, State: new(board.Failed), End: &board.RunEnd{}}, nil,
 			"run, failed: resolve them, or undo the merge. Resolve… at /attempts/a"},
 		{board.Attention{Kind: board.AttentionRun, State: new(board.Failed), Why: new("It is gone.")}, nil,
-			"run, failed: It is gone.. Resume (agents) to /attempts/a/resume"},
+			"run, failed: It is gone.. Resume (agents) at /attempts/a#resume to /attempts/a/resume"},
 		{board.Attention{Kind: board.AttentionRun, State: new(board.Paused), Why: new("It cost 5.")}, nil,
 			"run, paused: It cost 5.. Resume… (agents) at /attempts/a#resume"},
 		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed)}, nil,
@@ -170,7 +170,7 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed), End: &board.RunEnd{}}, nil,
 			"run, completed: its workflow is complete. Merge… (merge) at /attempts/a?tab=changes"},
 		{board.Attention{Kind: board.AttentionReview, State: new(board.Completed), End: &board.RunEnd{}, InPlace: true},
-			nil, "run, completed: its workflow is complete. Done to /tasks/t"},
+			nil, "run, completed: its workflow is complete. Done at /attempts/a to /tasks/t"},
 	} {
 		c.a.ID = "a"
 		c.a.TaskID = "t"
@@ -247,10 +247,13 @@ func TestAPieceOfWorkHasOneRow(t *testing.T) {
 		{Kind: board.AttentionRun, ID: "run", TaskID: "t", State: new(board.Interrupted)},
 		step("below-run", "run"), step("chat", ""), step("leaf", ""), step("elsewhere", "run"), step("chat", ""),
 	}, of) {
-		got = append(got, fmt.Sprintf("%s at %s and %d more", i.Kind, i.Link, i.Others))
+		got = append(got, fmt.Sprintf("%s: %s at %s and %d more", groups[i.group], i.Kind, i.Link, i.Others))
 	}
-	testkit.Same(t, got, []string{"session at /sessions/below-run#decide-below-run-s and 2 more",
-		"session at /sessions/chat#decide-chat-s and 2 more", "agent at /attempts/other and 0 more"}, "the rows")
+	testkit.Same(t, got, []string{
+		"An agent waits for your answer: session at /sessions/chat?decide=s#decide-chat-s and 2 more",
+		"Stopped: run at /sessions/below-run?decide=s#decide-below-run-s and 1 more",
+		"Stopped: agent at /attempts/other and 0 more",
+	}, "the rows")
 }
 
 func TestTimes(t *testing.T) {

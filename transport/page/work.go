@@ -26,7 +26,8 @@ type workPage struct {
 	Steps                     *runView         // nil if there are none
 	Run                       *runView         // Steps of a run, else nil
 	Decisions                 []*decision
-	Undecided                 int // decisions that are left out
+	First                     string // the id of the step whose decision is the first
+	Undecided                 int    // decisions that are left out
 	Trace                     board.Trace
 	Place                     string // which step of its workflow it is at, "" if none
 	Messages                  []message
@@ -161,6 +162,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 
 	asked := r.URL.Query()
 	p := &workPage{FullAttemptReply: a, At: attemptURL(r), Of: asked.Get("execution"),
+		First:     asked.Get("decide"),
 		Conflicts: map[string][]conflictFile{},
 		Changes:   asked.Get("tab") == "changes" || asked.Has("path") || asked.Has("files") || asked.Has("diff")}
 	if !a.Open { // changes of an agent at work would be counted again and again
