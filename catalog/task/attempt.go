@@ -290,6 +290,7 @@ const (
 // A HistoryQuery selects a page of a list of everything that has run, most recently started first. Zero
 // fields select all.
 type HistoryQuery struct {
+	Schedule string // a schedule's name: runs of its due times
 	Kind     string `json:"kind" arg:"What to list. Default: run" enum:"session,attempt,run"`
 	State    string `json:"state" arg:"Only those in this state" enum:"open,done,stopped"`
 	Job      string `json:"job" arg:"Only those of this job, or JOB/WORKFLOW"`

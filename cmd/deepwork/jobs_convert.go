@@ -181,7 +181,7 @@ func (a *app) writeConversions(root string, dirs []string, found map[string]*job
 			inline(a.display(root, before)))
 	}
 
-	checks, err := validate.Folders(dirs)
+	checks, err := validate.Folders("", dirs)
 	if err != nil {
 		return err
 	}

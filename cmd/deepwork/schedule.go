@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/wait"
 	times "deepwork/catalog/schedule"
 	"deepwork/cmd/deepwork/timer"
 	"deepwork/session/attempt"
@@ -36,7 +37,7 @@ Each due time is one run, or one recorded skip with its reason.`,
 	}, a.scheduleAddCommand(), a.scheduleListCommand(), a.scheduleShowCommand(),
 		a.onSchedule("pause", "Start nothing until the schedule is resumed",
 			func(ctx context.Context, e *schedule.Engine, s *store.ScheduleState) error {
-				if err := e.Rows.Pause(ctx, s.ID); err != nil {
+				if err := e.Pause(ctx, &s.Schedule); err != nil {
 					return err
 				}
 				fmt.Fprintln(a.out, "paused "+s.Name)
@@ -84,15 +85,14 @@ func (a *app) withSchedule(
 ) error {
 	return a.withBoard(false, func(ctx context.Context, attempts *attempt.Engine) error {
 		engine := schedule.New(attempts)
-		all, err := engine.Rows.States(ctx)
+		found, err := engine.Named(ctx, atTerminal, name)
+		if errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("there is no schedule %q; 'deepwork schedule list' lists them", name)
+		}
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(all, func(s store.ScheduleState) bool { return s.Name == name })
-		if at < 0 {
-			return fmt.Errorf("there is no schedule %q; 'deepwork schedule list' lists them", name)
-		}
-		return do(ctx, engine, &all[at])
+		return do(ctx, engine, found)
 	})
 }
 
@@ -144,8 +144,8 @@ has not.
 				return usagef(cmd, "--overlap is %q; expected %s", s.Overlap, choices(overlaps))
 			case !slices.Contains(catchUps, s.CatchUp):
 				return usagef(cmd, "--catch-up is %q; expected %s", s.CatchUp, choices(catchUps))
-			case s.CatchUpWithin <= 0 || s.PauseAfter < 0:
-				return usagef(cmd, "--window must be above 0, and --pause-after at least 0")
+			case s.CatchUpWithin <= 0 || s.PauseAfter < 0 || s.PauseAfter > 100:
+				return usagef(cmd, "--window must be above 0, and --pause-after from 0 to 100")
 			}
 			for _, template := range inBraces.FindAllString(given.Goal, -1) {
 				if template != "{date}" && template != "{due}" {
@@ -231,85 +231,11 @@ func (a *app) whoFires(ctx context.Context, engine *attempt.Engine) error {
 	return err
 }
 
-// A listedSchedule is a schedule as --json prints it.
-type listedSchedule struct {
-	Name     string      `json:"name"`
-	State    string      `json:"state"` // active, paused or failing
-	Cron     string      `json:"cron"`
-	Zone     string      `json:"zone"`
-	Workflow string      `json:"workflow"` // JOB/WORKFLOW
-	Goal     string      `json:"goal"`
-	Overlap  string      `json:"overlap"`
-	CatchUp  string      `json:"catch_up"`
-	Next     *string     `json:"next"` // RFC 3339 with the offset of the zone; null while it is paused
-	History  []listedDue `json:"history"`
-}
-
-// A listedDue is the record of a due time, or of several.
-type listedDue struct {
-	Due      string       `json:"due"`
-	Until    *string      `json:"until"`
-	Count    int          `json:"count"`
-	State    string       `json:"state"` // started, queued or skipped
-	Reason   *string      `json:"reason"`
-	RunID    *string      `json:"run_id"`
-	RunState *board.State `json:"run_state"`
-}
-
 const (
-	shownDue   = 50 // by show
-	listedDues = 1  // by list
+	dueEvery   = 2 * time.Second // the pause of run --due between looks
+	shownDue   = 50              // by show
+	listedDues = 1               // by list
 )
-
-func (a *app) listed(
-	ctx context.Context, e *schedule.Engine, s *store.ScheduleState, records int,
-) (l listedSchedule, err error) {
-	var args attempt.RunWorkflowArgs
-	if err := json.Unmarshal(s.Args, &args); err != nil {
-		return l, fmt.Errorf("the arguments of the schedule %s cannot be read: %w", s.Name, err)
-	}
-	zone, err := time.LoadLocation(s.Zone)
-	if err != nil {
-		return l, err
-	}
-	l = listedSchedule{Name: s.Name, State: "active", Cron: s.Cron, Zone: s.Zone, Goal: args.Goal, Overlap: s.Overlap,
-		Workflow: args.JobName + "/" + args.WorkflowName, CatchUp: s.CatchUp, History: []listedDue{}}
-	switch {
-	case s.Paused:
-		l.State = "paused"
-	case s.Failing:
-		l.State = "failing"
-	default:
-		l.Next = new(s.Next.In(zone).Format(time.RFC3339))
-	}
-
-	history, err := e.Rows.History(ctx, s.ID, records)
-	for _, d := range history {
-		due := listedDue{Due: d.DueAt.In(zone).Format(time.RFC3339), Count: d.Count, State: d.Outcome, RunID: d.RunID}
-		if d.Until != nil {
-			due.Until = new(d.Until.In(zone).Format(time.RFC3339))
-		}
-		if d.Reason != "" {
-			due.Reason = &d.Reason
-		}
-		if ran := e.Attempts.StateOf(&d.Situation); ran != "" {
-			due.RunState = &ran
-		}
-		l.History = append(l.History, due)
-	}
-	return l, err
-}
-
-// text says what became of a due time.
-func (d *listedDue) text() string {
-	switch {
-	case d.RunState != nil:
-		return d.RunState.Words()
-	case d.RunID != nil:
-		return "deleted"
-	}
-	return d.State
-}
 
 func (a *app) scheduleListCommand() *cobra.Command {
 	return a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
@@ -325,9 +251,9 @@ func (a *app) scheduleListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				all, cells := []listedSchedule{}, [][]string{}
+				all, cells := []*schedule.View{}, [][]string{}
 				for i := range states {
-					l, err := a.listed(ctx, engine, &states[i], listedDues)
+					l, err := engine.View(ctx, &states[i], listedDues)
 					if err != nil {
 						return err
 					}
@@ -337,7 +263,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 						next = *l.Next
 					}
 					if len(l.History) > 0 {
-						last = l.History[0].text()
+						last = l.History[0].Words()
 					}
 					cells = append(cells, []string{l.Name, next, last, l.Workflow, l.Cron, l.Zone})
 				}
@@ -359,7 +285,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 func (a *app) scheduleShowCommand() *cobra.Command {
 	cmd := a.onSchedule("show", "Show a schedule, and what became of its due times",
 		func(ctx context.Context, e *schedule.Engine, s *store.ScheduleState) error {
-			l, err := a.listed(ctx, e, s, shownDue)
+			l, err := e.View(ctx, s, shownDue)
 			if err != nil {
 				return err
 			}
@@ -369,10 +295,14 @@ func (a *app) scheduleShowCommand() *cobra.Command {
 			a.fields("schedule", l.Name, "state", l.State, "workflow", l.Workflow, "goal", l.Goal, "cron", l.Cron,
 				"zone", l.Zone, "overlap", l.Overlap, "catch-up", l.CatchUp, "next", optional(l.Next))
 			if l.State == "failing" {
-				a.fields("paused", fmt.Sprintf("its last %d runs failed; 'deepwork schedule resume %s' continues it",
+				a.fields("paused", fmt.Sprintf("its last runs (%d) failed; 'deepwork schedule resume %s' continues it",
 					s.PauseAfter, s.Name))
 			}
 			fmt.Fprintln(a.out)
+			if len(l.History) == 0 {
+				fmt.Fprintln(a.out, "None was due yet.")
+				return nil
+			}
 			var cells [][]string
 			for _, d := range l.History {
 				run := ""
@@ -383,7 +313,7 @@ func (a *app) scheduleShowCommand() *cobra.Command {
 				if d.Count > 1 {
 					due = fmt.Sprintf("%s and %d more", d.Due, d.Count-1)
 				}
-				cells = append(cells, []string{due, d.text(), run, optional(d.Reason)})
+				cells = append(cells, []string{due, d.Words(), run, optional(d.Reason)})
 			}
 			a.out.Table([]show.Column{{Title: "DUE"}, {Title: "STATE", State: true}, {Title: "RUN"},
 				{Title: "REASON", Least: 20}}, cells)
@@ -400,7 +330,8 @@ func (a *app) scheduleRunCommand() *cobra.Command {
 		Short: "Start a run now, or all that is due",
 		Long: `Start a run of a schedule now, and follow it; its due times stay as they are. With --due,
 start what is due of all schedules, and wait until those runs have ended: a timer calls
-it where no server runs.`,
+it where no server runs. The exit code is then 0 if all of them are complete or nothing is
+due, and 1 if a run stopped or could not be started.`,
 		Example: `  deepwork schedule run weekly
   deepwork schedule run --due`,
 		Args: argumentCount(0, 1, scheduleArgument),
@@ -426,23 +357,42 @@ it where no server runs.`,
 	return onDetach(cmd, &detach)
 }
 
-// runDue starts what is due, and waits for it. What waits for the end of one of the runs is due then.
-func (a *app) runDue(ctx context.Context, engine *attempt.Engine) (err error) {
-	for ctx.Err() == nil {
-		runs, failed := schedule.New(engine).FireDue(ctx)
-		err = errors.Join(err, failed)
+// runDue starts what is due, also while it waits for those runs.
+func (a *app) runDue(ctx context.Context, engine *attempt.Engine) error {
+	var open []string
+	stopped := false
+	for {
+		runs, err := schedule.New(engine).FireDue(ctx)
 		for _, id := range runs {
 			fmt.Fprintln(a.out, "started "+board.Short(id))
 			err = errors.Join(err, a.inBackground(ctx, id))
 		}
-		for _, id := range runs {
-			err = errors.Join(err, a.untilEnded(ctx, engine, id, nil))
-		}
-		if len(runs) == 0 {
-			break
+		open = append(open, runs...)
+		open = slices.DeleteFunc(open, func(id string) bool {
+			r, failed := getRun(ctx, engine, id, false)
+			if failed == nil && r.Open {
+				return false
+			}
+			if failed == nil {
+				fmt.Fprintln(a.out, board.Short(id)+" "+r.State.Words())
+				stopped = stopped || runExit(r) != nil
+			}
+			err = errors.Join(err, failed)
+			return true
+		})
+		switch {
+		case len(open) > 0:
+			if wait.For(ctx, dueEvery) != nil {
+				return ctx.Err()
+			}
+		case err != nil:
+			return err
+		case stopped:
+			return &exitError{exitFailure}
+		default:
+			return nil
 		}
 	}
-	return err
 }
 
 func (a *app) scheduleTimerCommand() *cobra.Command {

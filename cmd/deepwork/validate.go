@@ -49,7 +49,7 @@ With --watch it goes on until interrupted, and prints again what an edit changed
 
 			scan := func() ([]*validate.Check, error) {
 				if len(args) > 0 {
-					return validate.Folders(args)
+					return validate.Folders(root, args)
 				}
 				return validate.Project(root, func(path string) string { return a.display(root, path) })
 			}

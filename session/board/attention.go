@@ -29,8 +29,9 @@ const (
 	AttentionUntrusted = "untrusted"         // the user has not approved what the config asks for
 	AttentionBudget    = "budget_reached"    // no agent starts until a person raises the budget
 	// a step of a run waits for a limit whose provider does not say when it ends
-	AttentionLimit  = "limit_unclear"
-	AttentionSource = "source_asks" // a workflow of another system asks a person, who has to answer there
+	AttentionLimit    = "limit_unclear"
+	AttentionSchedule = "schedule_failing" // a schedule is paused, since its last runs have failed
+	AttentionSource   = "source_asks"      // a workflow of another system asks a person, who has to answer there
 	// only a person can pass a step of a workflow: they review it, or override its review
 	AttentionStep = "step_waits"
 )
@@ -107,6 +108,11 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 		return nil, err
 	}
 	all = append(all, questions...)
+	failing, err := b.failing(ctx, v.Who)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, failing...)
 	if u := b.untrusted(cfg); u != nil {
 		all = append(all, *u)
 	}
@@ -142,6 +148,8 @@ func (a *Attention) Page() string {
 		return "/trust"
 	case a.Kind == AttentionSource:
 		return "/sources"
+	case a.Kind == AttentionSchedule:
+		return "/schedules/" + a.ID
 	case a.Kind == AttentionBudget:
 		return "/board"
 	case a.TaskID == "":
@@ -159,6 +167,8 @@ func (a *Attention) Summary() string {
 		return "The config waits for your approval"
 	case AttentionSource:
 		return "A workflow of another system asks you"
+	case AttentionSchedule:
+		return "The schedule " + a.ID + " is paused, since its runs fail"
 	case AttentionBudget:
 		return "The budget " + a.ID + " is reached"
 	}
@@ -287,6 +297,23 @@ func (b *Board) questions(ctx context.Context, who session.Caller) (all []Attent
 		})
 	}
 	return all, nil
+}
+
+// failing returns the schedules that the caller sees and that start nothing, since their last runs have failed.
+func (b *Board) failing(ctx context.Context, who session.Caller) (all []Attention, err error) {
+	states, err := b.Database.Schedules().States(ctx)
+	for _, s := range states {
+		if s.Failing && s.VisibleTo(who) {
+			all = append(all, Attention{
+				Kind:    AttentionSchedule,
+				ID:      s.Name,
+				Title:   "Schedule " + s.Name,
+				Why:     new(fmt.Sprintf("It is paused: its last runs (%d) failed.", s.PauseAfter)),
+				Command: "deepwork schedule resume " + s.Name,
+			})
+		}
+	}
+	return all, Fault("looking for schedules that are failing", err)
 }
 
 // StepAttention describes a step that waits for a person as a thing that needs one.

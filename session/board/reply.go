@@ -151,10 +151,10 @@ func (Attention) Tags() map[string]string {
 		"Kind": `jsonschema:"attempt_failed, attempt_to_review, attempt_conflicts (of a merge), run_to_resume (it ` +
 			`failed, was interrupted, or paused by a budget), untrusted (what the config asks for is not ` +
 			`approved), budget_reached (so that no agent starts), limit_unclear (a run waits for a limit without a ` +
-			`known end), source_asks (a workflow of another system, where a person answers) or step_waits (only a ` +
-			`person can pass it)"`,
-		"ID": `jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a ` +
-			`part of it"`,
+			`known end), schedule_failing (it is paused, since its last runs failed), source_asks (a workflow of ` +
+			`another system, where a person answers) or step_waits (only a person can pass it)"`,
+		"ID": `jsonschema:"UUID of the attempt, id of the session, name of the schedule, key of the config, or ` +
+			`what identifies a part of it"`,
 		"State": `jsonschema:"of an attempt or a run: queued, running, waiting_for_you, waiting, paused, ` +
 			`conflicts, interrupted, failed, stopped, completed or merged"`,
 		"Command": `jsonschema:"what a person runs in a terminal, in the project; empty for source_asks"`,

@@ -173,7 +173,7 @@ func Once(note func(Refusal)) func(Refusal) {
 
 // Note returns what the log of a program says about it.
 func (r *Refusal) Note() string {
-	said := fmt.Sprintf("refused %s: %s", r.Target, r.Why)
+	said := Refused + fmt.Sprintf("%s: %s", r.Target, r.Why)
 	if r.Allow != "" {
 		said += fmt.Sprintf("; to allow it: contain: {allow: [%q]}", r.Allow)
 	}

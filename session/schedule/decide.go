@@ -47,13 +47,11 @@ func Decide(s *store.ScheduleState, t *times.Times) store.Decision {
 		return d
 	}
 	if s.Queued != nil && s.OpenRun == "" {
-		d.DueTime = *s.Queued
-		d.Outcome = store.DueStarted
+		d.DueTime = store.DueTime{DueAt: *s.Queued, Count: 1, Outcome: store.DueStarted}
 		return d
 	}
 
-	var refused store.Refusals
-	_ = json.Unmarshal(s.Refusals, &refused)
+	refused := refusalsOf(s)
 	due := dues(s, t, refused.DueAt)
 	if due.first.IsZero() {
 		return d
@@ -82,6 +80,13 @@ func Decide(s *store.ScheduleState, t *times.Times) store.Decision {
 		}
 	}
 	return d
+}
+
+// refusalsOf returns why machines could not start a due time lately; those that cannot be read count as none.
+func refusalsOf(s *store.ScheduleState) *store.Refusals {
+	all := &store.Refusals{}
+	_ = json.Unmarshal(s.Refusals, all)
+	return all
 }
 
 // backlog has the due times up to now.

@@ -51,7 +51,7 @@ func TestDecide(t *testing.T) {
 				s.OpenRun = "0a1b2c3d"
 			}
 			if c.queued {
-				s.Queued = &store.DueTime{DueAt: begin.Add(-time.Hour), Count: 1, Outcome: store.DueQueued}
+				s.Queued = new(begin.Add(-time.Hour))
 			}
 			var outcomes []string
 			var counts []int

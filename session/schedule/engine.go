@@ -28,7 +28,6 @@ const (
 	giveUpAfter = 5 * time.Minute // after no machine could
 	atOnce      = 8               // schedules that one process fires
 	queuePoll   = 30 * time.Second
-	pausedPoll  = time.Hour // resuming a schedule wakes it
 )
 
 // An Engine fires the schedules of a project. Its methods may be called from any goroutine, and by several processes.
@@ -51,16 +50,20 @@ func (e *Engine) Serve(loop *work.Loop) {
 		Limit: atOnce,
 		Do: func(ctx context.Context, t *work.Task) (store.Outcome, error) {
 			_, wait, err := e.Fire(ctx, t.Key)
-			if errors.Is(err, store.ErrNotFound) {
-				return store.Outcome{}, nil // it was removed
+			if _, refused := errors.AsType[*session.Error](err); refused {
+				return store.Outcome{Again: retryAfter, Yield: true}, nil
 			}
-			return store.Outcome{Again: max(wait, time.Millisecond)}, err
+			if errors.Is(err, store.ErrNotFound) { // it was removed
+				err = nil
+			}
+			return store.Outcome{Again: wait}, err
 		},
 	})
 }
 
 // Fire does what is due of a schedule. It returns the ids of the runs that it has started, and how long to wait until
-// something may be due again.
+// something may be due again: 0 means until the schedule is resumed. A *session.Error says why this machine cannot
+// start a run now that another one may start, or later this one.
 func (e *Engine) Fire(ctx context.Context, id string) (runs []string, wait time.Duration, err error) {
 	var state store.ScheduleState
 	var plan *store.PlannedRun
@@ -79,7 +82,7 @@ func (e *Engine) Fire(ctx context.Context, id string) (runs []string, wait time.
 			return Decide(s, t)
 		}, plan)
 		if err = cmp.Or(err, unreadable); err != nil {
-			return runs, retryAfter, err
+			return runs, 0, err
 		}
 
 		switch {
@@ -92,36 +95,37 @@ func (e *Engine) Fire(ctx context.Context, id string) (runs []string, wait time.
 		case d.RunID != nil:
 			plan.Attempt.ID = *d.RunID
 			workflow := board.OrEmpty(plan.Task.JobName) + "/" + board.OrEmpty(plan.Task.WorkflowName)
-			e.Attempts.RunMade(ctx, &plan.Attempt, workflow, CallerOf(&state.Schedule))
+			e.Attempts.RunMade(ctx, &plan.Attempt, workflow, callerOf(&state.Schedule))
 			runs, plan = append(runs, *d.RunID), nil
 		default:
-			if plan, err = e.prepare(ctx, &state, d.DueAt); err != nil || plan == nil {
-				return runs, retryAfter, err
+			if plan, err = e.prepare(ctx, &state, d.DueAt); err != nil {
+				return runs, 0, err
 			}
 		}
 	}
 }
 
 func waitFor(s *store.ScheduleState, next time.Time) time.Duration {
-	wait := next.Sub(s.Now)
+	wait := max(next.Sub(s.Now), time.Millisecond)
 	switch {
 	case s.Paused || s.Failing:
-		return pausedPoll
+		return 0
 	case s.Queued != nil:
 		return min(wait, queuePoll) // the end of the run wakes it, unless this process is just looking
 	}
 	return wait
 }
 
-// CallerOf returns the caller that made a schedule, for whom its runs are started.
-func CallerOf(s *store.Schedule) session.Caller {
+// callerOf returns the caller that made a schedule, for whom its runs are started.
+func callerOf(s *store.Schedule) session.Caller {
 	if s.Identity == session.LocalIdentity {
 		return session.LocalCaller(session.ChannelTerminal)
 	}
 	return session.Caller{Identity: s.Identity, Group: s.CallerGroup, Rights: session.RightAgents}
 }
 
-// prepare plans the run of a due time. It returns nil if this machine cannot start it but another one may, or later.
+// prepare plans the run of a due time, or the skip if it cannot be started. A *session.Error says that this machine
+// cannot start it.
 func (e *Engine) prepare(ctx context.Context, s *store.ScheduleState, due time.Time) (*store.PlannedRun, error) {
 	plan, err := e.plan(ctx, s, due)
 	refused, isRefusal := errors.AsType[*session.Error](err)
@@ -129,7 +133,7 @@ func (e *Engine) prepare(ctx context.Context, s *store.ScheduleState, due time.T
 	case err == nil:
 		plan.DueAt = due
 		return plan, nil
-	case !isRefusal:
+	case !isRefusal || board.Passing(err):
 		return nil, err
 	}
 
@@ -141,14 +145,16 @@ func (e *Engine) prepare(ctx context.Context, s *store.ScheduleState, due time.T
 	if machine == "" {
 		machine, _ = os.Hostname()
 	}
-	all, err := e.Rows.Refuse(ctx, s.ID, due, machine, reason)
-	if err != nil {
-		return nil, err
+	all := refusalsOf(s)
+	if !all.DueAt.Equal(due) || all.Machines[machine] != reason {
+		if all, err = e.Rows.Refuse(ctx, s.ID, due, s.Now, machine, reason); err != nil {
+			return nil, err
+		}
+		e.Attempts.Log.InfoContext(ctx, "this machine cannot start the run of a schedule now", "schedule", s.Name,
+			"due", due, "error", reason)
 	}
-	e.Attempts.Log.WarnContext(ctx, "this machine cannot start the run of a schedule now", "schedule", s.Name, "due",
-		due, "error", reason)
 	if s.Now.Sub(all.Since) < giveUpAfter {
-		return nil, nil
+		return nil, refused
 	}
 	return &store.PlannedRun{DueAt: due, Skip: reasons(all)}, nil
 }
@@ -163,32 +169,38 @@ func reasons(r *store.Refusals) string {
 }
 
 func (e *Engine) plan(ctx context.Context, s *store.ScheduleState, due time.Time) (*store.PlannedRun, error) {
-	args, err := ArgsOf(&s.Schedule, due)
+	args, err := argsFor(&s.Schedule, due)
 	if err != nil {
 		return nil, err
 	}
-	return e.Attempts.PlanRun(ctx, CallerOf(&s.Schedule), *args)
+	return e.Attempts.PlanRun(ctx, callerOf(&s.Schedule), *args)
 }
 
-// ArgsOf returns the arguments of the run of a due time: {date} and {due} in the goal are its date and its time, in the
-// zone of the schedule.
-func ArgsOf(s *store.Schedule, due time.Time) (*attempt.RunWorkflowArgs, error) {
-	var args attempt.RunWorkflowArgs
-	if err := json.Unmarshal(s.Args, &args); err != nil {
-		return nil, fmt.Errorf("the arguments of the schedule %s cannot be read: %w", s.Name, err)
-	}
-	zone, err := time.LoadLocation(s.Zone)
+// argsFor returns the arguments of the run of a due time: {date} and {due} in the goal are its date and its time, in
+// the zone of the schedule.
+func argsFor(s *store.Schedule, due time.Time) (*attempt.RunWorkflowArgs, error) {
+	args, zone, err := argsOf(s)
 	if err != nil {
 		return nil, err
 	}
 	args.Goal = strings.NewReplacer("{date}", due.In(zone).Format(time.DateOnly), "{due}",
 		due.In(zone).Format(time.RFC3339)).Replace(args.Goal)
-	return &args, nil
+	return args, nil
+}
+
+// argsOf returns the arguments of runs as they were given, and the zone.
+func argsOf(s *store.Schedule) (*attempt.RunWorkflowArgs, *time.Location, error) {
+	args := &attempt.RunWorkflowArgs{}
+	if err := json.Unmarshal(s.Args, args); err != nil {
+		return nil, nil, fmt.Errorf("the arguments of the schedule %s cannot be read: %w", s.Name, err)
+	}
+	zone, err := time.LoadLocation(s.Zone)
+	return args, zone, err
 }
 
 // RunNow starts a run of a schedule beside its due times.
 func (e *Engine) RunNow(ctx context.Context, s *store.Schedule, who session.Caller) (*board.RunReply, error) {
-	args, err := ArgsOf(s, time.Now())
+	args, err := argsFor(s, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -204,10 +216,19 @@ func (e *Engine) Resume(ctx context.Context, s *store.Schedule) error {
 	return e.Rows.Resume(ctx, s.ID, func(now *store.ScheduleState) store.Decision { return Passed(now, t) })
 }
 
+// Pause makes a schedule start nothing until it is resumed.
+func (e *Engine) Pause(ctx context.Context, s *store.Schedule) error { return e.Rows.Pause(ctx, s.ID) }
+
 // FireDue fires all schedules of which something is due, and returns the ids of the runs that it has started.
 func (e *Engine) FireDue(ctx context.Context) (runs []string, err error) {
 	states, err := e.Rows.States(ctx)
 	for _, s := range states {
+		if e.Now != nil {
+			s.Now = e.Now()
+		}
+		if s.Next.After(s.Now) && (s.Queued == nil || s.OpenRun != "") {
+			continue
+		}
 		started, _, failed := e.Fire(ctx, s.ID)
 		runs = append(runs, started...)
 		if failed != nil && !errors.Is(failed, store.ErrNotFound) {

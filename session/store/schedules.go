@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/session"
 )
 
 // ScheduleWork is the kind of work that wakes a schedule: its key is the schedule's id, and it is due with it. It
@@ -24,8 +25,8 @@ type Schedule struct {
 	Overlap       string
 	CatchUp       string
 	CatchUpWithin time.Duration // missed due times that are older are skipped
-	PauseAfter    int           // failed runs in a row; 0 means never
-	Paused        bool          // by a person
+	PauseAfter    int           // failed runs in a row, at most 100; 0 means never
+	Paused        bool          // by a person, or since it was failing
 	ResumedAt     time.Time     // earlier failures do not count
 	Next          time.Time     // the first due time without a record
 	Refusals      json.RawMessage
@@ -69,9 +70,14 @@ type Refusals struct {
 type ScheduleState struct {
 	Schedule
 	Now     time.Time
-	OpenRun string   // the run that is still open, or ""
-	Queued  *DueTime // that waits for the open run
-	Failing bool     // its last PauseAfter runs have failed
+	OpenRun string     // the run that is still open, or ""
+	Queued  *time.Time // the due time that waits for the open run
+	Failing bool       // its last PauseAfter runs have failed
+}
+
+// VisibleTo reports whether a caller sees the schedule: their own, their group's, or, as the user, all.
+func (s *Schedule) VisibleTo(who session.Caller) bool {
+	return who.Owner || s.Identity == who.Identity || s.CallerGroup != "" && s.CallerGroup == who.Group
 }
 
 // A Decision is what becomes of the first due times of a schedule.
@@ -100,16 +106,17 @@ type Schedules interface {
 	History(ctx context.Context, id string, limit int) ([]FiredTime, error)
 	// Remove removes a schedule with its records. Its runs stay.
 	Remove(ctx context.Context, id string) error
-	// Pause makes a schedule start nothing until Resume.
+	// Pause makes a schedule start nothing until Resume; earlier failures do not count any more.
 	Pause(ctx context.Context, id string) error
 	// Resume makes a schedule that is paused or failing go on. decide says what became of the due times meanwhile;
 	// earlier failures do not count any more.
 	Resume(ctx context.Context, id string, decide func(*ScheduleState) Decision) error
 	// Fire does what decide says about the first due times of a schedule, in one transaction: the schedule's next due
-	// time, the record, and the run. decide must be pure; now is the database's clock if it is zero. A run starts only
-	// if the plan is for its due time; otherwise nothing is written, and the decision has no RunID.
+	// time, the record, and the run. A schedule that is failing is paused. decide must be pure; now is the database's
+	// clock if it is zero. A run starts only if the plan is for its due time; otherwise nothing is written, and the
+	// decision has no RunID.
 	Fire(ctx context.Context, id string, now time.Time, decide func(*ScheduleState) Decision,
 		plan *PlannedRun) (Decision, error)
-	// Refuse records why a machine cannot start the run of a due time, and returns all such reasons.
-	Refuse(ctx context.Context, id string, dueAt time.Time, machine, reason string) (*Refusals, error)
+	// Refuse records why a machine cannot start the run of a due time now, and returns all such reasons.
+	Refuse(ctx context.Context, id string, dueAt, now time.Time, machine, reason string) (*Refusals, error)
 }

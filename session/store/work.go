@@ -47,6 +47,7 @@ func (w *WorkRow) ID() string { return w.Kind + "/" + w.Key }
 type WorkClaim struct {
 	WorkRow          // has Kind, Runner, RunnerPlace and Life, and as Place the one where the process is
 	Gone    []string // runners that have ended without having done their work
+	Except  []string // keys of rows that are left to others
 	Lapsed  bool     // also what runners have not renewed in time
 	Limit   int      // how many rows at most
 }
@@ -56,6 +57,7 @@ type Outcome struct {
 	Result json.RawMessage // the row stays, with this result, until it is put again or removed
 	Again  time.Duration   // the row is due again after this time
 	Failed bool            // with Again: the claims are not counted anew
+	Yield  bool            // with Again: for others, the row is due at once
 }
 
 // ErrWorkTaken reports that a row of work is no longer its runner's: another process has taken it over, or it

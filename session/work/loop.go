@@ -49,11 +49,12 @@ type Loop struct {
 	serving sync.WaitGroup
 	wake    wait.Signal // it may be time for a look
 
-	mu    sync.Mutex        // guards the following fields
-	kinds map[string]*group // by their names
-	tasks map[string]*Task  // by the ids of their rows
-	away  time.Time         // when the store was last seen not to answer
-	err   error             // of the last look
+	mu    sync.Mutex           // guards the following fields
+	kinds map[string]*group    // by their names
+	tasks map[string]*Task     // by the ids of their rows
+	left  map[string]time.Time // until when rows are left to others, by the ids of the rows
+	away  time.Time            // when the store was last seen not to answer
+	err   error                // of the last look
 
 	// Owned by serve.
 	looked  time.Time // when the clock was last looked at
@@ -79,6 +80,7 @@ func New(ctx context.Context, o Options) *Loop {
 		wake:  wait.NewSignal(),
 		kinds: map[string]*group{},
 		tasks: map[string]*Task{},
+		left:  map[string]time.Time{},
 	}
 	if o.Stores.Place != nil {
 		l.place = o.Stores.Place.Key()
@@ -230,6 +232,12 @@ func (l *Loop) do(ctx context.Context, t *Task) {
 			outcome.Again, "error", err)
 	}
 
+	if outcome.Yield {
+		l.mu.Lock()
+		l.left[t.ID()] = time.Now().Add(outcome.Again)
+		l.mu.Unlock()
+		outcome.Again = time.Millisecond
+	}
 	for {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.o.Life/3)
 		_, err := l.rows.End(bounded, &t.WorkRow, outcome)

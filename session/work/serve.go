@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"deepwork/actor/wait"
@@ -169,6 +171,7 @@ func (l *Loop) claim(ctx context.Context, kind string, gone []string, lapsed boo
 	c := store.WorkClaim{WorkRow: l.Claimed(kind, "", nil), Gone: gone, Lapsed: lapsed}
 	c.Limit = l.room(&c.WorkRow)
 	c.Place = l.placeOf(kind)
+	c.Except = l.leftOf(kind)
 	rows, err := l.rows.Claim(ctx, c)
 	for _, r := range rows {
 		if r.Claims > 1 {
@@ -177,6 +180,19 @@ func (l *Loop) claim(ctx context.Context, kind string, gone []string, lapsed boo
 		l.Run(r)
 	}
 	return len(rows) > 0, err
+}
+
+// leftOf returns the keys of the rows of a kind that are left to others for now.
+func (l *Loop) leftOf(kind string) (keys []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.left, func(_ string, until time.Time) bool { return !time.Now().Before(until) })
+	for id := range l.left {
+		if key, ok := strings.CutPrefix(id, kind+"/"); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // gone returns the runners that were processes of this place and have ended, and notes the processes to watch.

@@ -25,7 +25,7 @@ import (
 const onPostgres = `
 	TestWorkOfTwoLoopsIsBegunOnce TestWorkOfAProcessThatIsGoneGoesOnAtOnce
 	TestWorkOfAnotherPlaceGoesOnWhenItsTimeIsOver TestWorkOfTheProcessThatPutIt
-	TestWorkOfAProcessThatClosesGoesOnAtOnce`
+	TestWorkOfAProcessThatClosesGoesOnAtOnce TestWorkThatIsLeftToOthers`
 
 func TestMain(m *testing.M) {
 	os.Exit(pgtest.Twice(onPostgres, func() int { return statetest.Main(m, pgtest.Leaks) }))
@@ -267,6 +267,35 @@ func TestWorkOfAProcessThatClosesGoesOnAtOnce(t *testing.T) {
 	testkit.FailsWith(t, <-ended, ErrClosing)
 	untilDone(t, b, "wait", "x", "1")
 	testkit.True(t, !a.Run(row), "a closed loop begins work")
+}
+
+// A process that leaves a row to others leaves it at once, and takes it again only later, if nobody has done it.
+func TestWorkThatIsLeftToOthers(t *testing.T) {
+	p := newProject(t)
+	a, _ := p.server(t, here, 0)
+	b, _ := p.server(t, there, 0)
+	c := &counter{}
+	leaves := func(ctx context.Context, t *Task) (store.Outcome, error) {
+		_, _ = c.Do(ctx, t)
+		return store.Outcome{Again: 3 * time.Second, Yield: true}, nil
+	}
+	a.Register(Kind{Name: "count", Limit: 3, Do: leaves})
+	a.Start()
+	put(t, a, store.WorkRow{Kind: "count", Key: "x"})
+	testkit.Until(t, "it is left", func() bool {
+		row := rowOf(t, a, "count", "x")
+		return c.of("x") == 1 && row.Runner == "" && row.In <= 0
+	})
+	put(t, a, store.WorkRow{Kind: "count", Key: "y"}) // which is not left yet
+	testkit.Until(t, "another row is done", func() bool { return c.of("y") == 1 })
+	testkit.Equal(t, c.of("x"), 1, "how often it was begun while it is left to others")
+	testkit.Until(t, "it is taken again", func() bool { return c.of("x") == 2 })
+
+	b.Register(Kind{Name: "count", Do: func(context.Context, *Task) (store.Outcome, error) {
+		return store.Outcome{Result: json.RawMessage(`"there"`)}, nil
+	}})
+	b.Start()
+	untilDone(t, a, "count", "x", `"there"`)
 }
 
 // A handler that fails is called again, and learns how often it was; a panic is a failure.

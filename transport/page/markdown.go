@@ -2,8 +2,12 @@ package page
 
 import (
 	"bytes"
+	"context"
 	"html/template"
+	"io/fs"
+	"net/http"
 	"net/url"
+	"path"
 	"regexp"
 	"strings"
 
@@ -13,6 +17,8 @@ import (
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
+
+	"deepwork/session"
 )
 
 // prose renders Markdown. See safely for what it changes.
@@ -127,4 +133,21 @@ func verbatim(text []byte) ast.Node {
 	s := ast.NewString(text)
 	s.SetRaw(true)
 	return s
+}
+
+// A helpPage is a page of the documentation.
+type helpPage struct {
+	Index bool
+	Text  template.HTML
+}
+
+// help shows a page of the documentation. Links of one to another are relative, and so lead to the other's URL here.
+func (s *Site) help(_ context.Context, _ session.Caller, r *http.Request) (*shown, error) {
+	file := path.Join(r.PathValue("folder"), r.PathValue("file"))
+	text, err := fs.ReadFile(s.Help, file)
+	if err != nil { // embedded files can be read
+		return nil, &refusal{http.StatusNotFound, "The documentation has no page " + file + "."}
+	}
+	title, _, _ := strings.Cut(strings.TrimPrefix(string(text), "# "), "\n")
+	return &shown{view: "help", title: title, data: helpPage{file == "README.md", markdown(text)}}, nil
 }

@@ -26,6 +26,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/merge"
+	"deepwork/session/schedule"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/transport/tools/remote"
@@ -70,11 +71,11 @@ type Site struct {
 	feed          *feed
 	views         *views
 	index         index
+	reader        reader
 	edits         edits
 	changes       *changes
 	workflowCache sync.Map // workflows by the hash of their definitions: *job.Workflow
 	lastTotals    atomic.Pointer[knownTotals]
-	chosen        sync.Map // the folders of projects by the paths of their pages: string
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -86,6 +87,7 @@ func New(o Options) (*Site, error) {
 	}
 	s := &Site{Options: o, mux: http.NewServeMux(), feed: newFeed(o.Changes), views: views}
 	s.changes = newChanges(s.feed)
+	s.reader.Engine = o.Engine
 	static, err := fs.Sub(embedded, "static")
 	if err != nil {
 		return nil, err
@@ -142,7 +144,7 @@ func (s *Site) pages() {
 	}
 
 	if s.Board == nil {
-		s.missing(errNoBoard, "/board", "/tasks", "/tasks/", "/attempts/", "/runs")
+		s.missing(errNoBoard, "/board", "/tasks", "/tasks/", "/attempts/", "/runs", "/schedules", "/schedules/")
 		return
 	}
 
@@ -164,6 +166,11 @@ func (s *Site) pages() {
 		func(_ session.Caller, _ *http.Request, run *board.RunReply) string {
 			return "/attempts/" + run.RunID
 		}))
+	s.page("GET /schedules", s.schedules)
+	s.page("GET /schedules/{name}", s.schedule)
+	s.post("/schedules/{name}/pause", s.onSchedule((*schedule.Engine).Pause))
+	s.post("/schedules/{name}/resume", s.onSchedule((*schedule.Engine).Resume))
+	s.post("/schedules/{name}/run", s.runSchedule)
 	s.post("/attempts/{attempt_id}/resume", s.resumeRun)
 	s.post("/attempts/{attempt_id}/stop", call(s.Board.StopAttempt, nil, s.stopped))
 	s.post("/attempts/{attempt_id}/follow-up", call(s.Board.FollowUp, nil, s.followedUp))

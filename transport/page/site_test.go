@@ -558,8 +558,13 @@ func TestProjectsToChooseFrom(t *testing.T) {
 	t.Parallel()
 	root, here := testkit.Dir(t), testkit.Dir(t)
 	c := page.Chooser{
-		Here:  here,
-		List:  func() ([]state.Project, int, error) { return []state.Project{{Root: root}}, 2, nil },
+		Here: here,
+		List: func() (all []state.Project, gone int, err error) {
+			if _, missing := os.Stat(root); missing == nil {
+				all = append(all, state.Project{Root: root})
+			}
+			return all, 2, nil
+		},
 		Watch: watcher(t),
 		Open: func(root string, _ *web.Login) (http.Handler, error) {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -145,9 +145,13 @@ func executorsOf(root string, c *config.Config) (known []config.Executor, whole 
 }
 
 // missingAgents adds a warning to a job for each check whose program is not on this machine, and for each step whose
-// executor is undefined or not installed. Executors that the config defines are warned of there.
+// executor is undefined or not installed. Executors that the config defines are warned of there; without a config that
+// can be read, none is.
 func missingAgents(root string, c *config.Config, checks []*Check) {
-	known, whole := executorsOf(root, c)
+	known, whole := []config.Executor(nil), false
+	if c != nil {
+		known, whole = executorsOf(root, c)
+	}
 	for _, checked := range checks {
 		for i := 0; checked.job != nil && i < len(checked.job.Steps); i++ {
 			for k, c := range checked.job.Steps[i].Checks {
@@ -158,7 +162,7 @@ func missingAgents(root string, c *config.Config, checks []*Check) {
 				}
 			}
 			name, variant, _ := strings.Cut(checked.job.Steps[i].Executor, ":")
-			if name == "" {
+			if name == "" || c == nil {
 				continue
 			}
 			recipe, err := executors.Resolve(known, name, variant)

@@ -47,8 +47,9 @@ func (c *Check) Same(other *Check) bool {
 // ErrNoJobs is the error of a project or folder without jobs.
 var ErrNoJobs = errors.New("no jobs found")
 
-// Folders validates jobs: each is a job's folder, its job.yml, or a folder of jobs.
-func Folders(dirs []string) ([]*Check, error) {
+// Folders validates jobs: each is a job's folder, its job.yml, or a folder of jobs. root is the project in which they
+// are to run; "" means that this is unknown.
+func Folders(root string, dirs []string) ([]*Check, error) {
 	var checks []*Check
 	for _, dir := range dirs {
 		found, err := scanTarget(dir)
@@ -57,6 +58,14 @@ func Folders(dirs []string) ([]*Check, error) {
 		}
 		checks = append(checks, found...)
 	}
+	if root == "" {
+		return checks, nil
+	}
+	cfg := &config.Config{}
+	if c := checkConfig(root, filepath.Join(root, ".deepwork", config.FileName)); c != nil {
+		cfg = c.config
+	}
+	missingAgents(root, cfg, checks)
 	return checks, nil
 }
 
@@ -79,9 +88,7 @@ func Project(root string, display func(path string) string) ([]*Check, error) {
 		}
 		return nil, err
 	}
-	if cfg != nil {
-		missingAgents(root, cfg, jobs)
-	}
+	missingAgents(root, cfg, jobs)
 	if c := checkOwn(root); c != nil {
 		checks = append(checks, c)
 	}

@@ -61,7 +61,7 @@ func TestWhatIsFound(t *testing.T) {
 	}
 	for _, target := range []string{"good/.deepwork/jobs", "good/.deepwork/jobs/one/job.yml", "bad", "warn", "twice",
 		"misnamed", "misnamed/one", "uses", "empty", "nowhere", "config.bad"} {
-		checks, err := Folders([]string{target})
+		checks, err := Folders("", []string{target})
 		list(target, checks, err)
 	}
 	for _, root := range []string{"good", "copies", "agents", "programs", "auto", "large", "folder", "linked",
@@ -87,7 +87,7 @@ func TestConfigOfAProject(t *testing.T) {
 func TestSame(t *testing.T) {
 	dir := testkit.Dir(t)
 	testkit.Write(t, filepath.Join(dir, "job.yml"), "name: x\n")
-	look := func() *Check { return testkit.Get(Folders([]string{dir})).Must(t)[0] }
+	look := func() *Check { return testkit.Get(Folders("", []string{dir})).Must(t)[0] }
 	before := look()
 	testkit.True(t, look().Same(before) && !before.Same(nil), "a file that did not change differs")
 	testkit.Write(t, filepath.Join(dir, "job.yml"), "name: y\nz: 1\n")

@@ -310,6 +310,14 @@ func TestCopyToAFileAndBack(t *testing.T) {
 		State:           store.RemoteWaiting,
 		StatusSupported: true,
 	}, goesOn), s.Database().Work().Put(t.Context(), &store.WorkRow{Kind: store.RemovalWork, Key: "a1"})))
+	weekly := store.Schedule{ID: "w1", Name: "weekly", Cron: "@weekly", Zone: "UTC", Args: json.RawMessage(`{}`),
+		Overlap: "skip", CatchUp: "latest", Next: time.Now().Add(time.Hour)}
+	must(t, s.Database().Schedules().Add(t.Context(), &weekly))
+	must(t, second(s.Database().Schedules().Fire(t.Context(), "w1", time.Time{},
+		func(now *store.ScheduleState) store.Decision {
+			return store.Decision{Next: now.Next.Add(7 * 24 * time.Hour), DueTime: store.DueTime{DueAt: now.Next,
+				Count: 1, Outcome: store.DueSkipped, Reason: "It was late."}}
+		}, nil)))
 	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state"))
 	f := state.Of(t.TempDir())
 	must(t, session.MakeState(f))
@@ -330,6 +338,10 @@ func TestCopyToAFileAndBack(t *testing.T) {
 	testkit.Get(transfer.Copy(t.Context(), file, other.Side(mine))).Must(t)
 	rows := other.Database().Work()
 	must(t, second(rows.Row(t.Context(), goesOn.Kind, goesOn.Key)))
+	must(t, second(rows.Row(t.Context(), store.ScheduleWork, "w1")))
+	history := testkit.Get(other.Database().Schedules().History(t.Context(), "w1", 9)).Must(t)
+	testkit.Need(t, len(history) == 1, "due times: %+v", history)
+	testkit.Equal(t, history[0].Reason, "It was late.")
 	_, err = rows.Row(t.Context(), store.RemovalWork, "a1")
 	testkit.True(t, errors.Is(err, store.ErrNotFound), "work of this store alone: %v", err)
 	one, two := s.Side(mine), other.Side(mine)

@@ -62,6 +62,12 @@ func (b board) history(q task.HistoryQuery) (query string, args []any) {
 	if q.Text != "" {
 		both(`instr(lower(s.goal), lower(?)) > 0`, `instr(lower(t.title), lower(?)) > 0`, q.Text)
 	}
+	if q.Schedule != "" {
+		q.Kind = task.HistoryRun
+		attempts += ` AND a.id IN (SELECT d.run_id FROM due_times d JOIN schedules z ON z.id = d.schedule ` +
+			`WHERE z.name = ?)`
+		attemptArgs = append(attemptArgs, q.Schedule)
+	}
 	both(`s.started_at >= ?`, `a.created_at >= ?`, task.FormatTime(q.Since))
 	if !q.Until.IsZero() {
 		both(`s.started_at < ?`, `a.created_at < ?`, task.FormatTime(q.Until))

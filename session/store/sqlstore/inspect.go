@@ -53,6 +53,12 @@ var flaws = []flaw{
 	{"step %s has more than one agent", doAttempt,
 		`SELECT step_id || ' of session ' || workflow_session_id FROM executions WHERE step_id IS NOT NULL AND ` +
 			`ended_at IS NULL GROUP BY attempt_id, workflow_session_id, step_id HAVING count(*) > 1`},
+	{"schedule %s is active, and nothing wakes it", doSchedule,
+		`SELECT name FROM schedules s WHERE NOT paused AND NOT EXISTS
+		(SELECT 1 FROM work WHERE kind = 'schedule' AND key = s.id)`},
+	{"schedule %s", doSchedule,
+		`SELECT s.name || ' is due again at ' || max(coalesce(d.until, d.due_at)) FROM schedules s
+		JOIN due_times d ON d.schedule = s.id AND coalesce(d.until, d.due_at) >= s.next GROUP BY s.id, s.name`},
 	{"execution %s of a step is of an attempt that is not a run", doAttempt,
 		`SELECT x.id FROM executions x JOIN attempts a ON a.id = x.attempt_id WHERE x.step_id IS NOT NULL AND ` +
 			`a.run IS NULL`},
@@ -75,6 +81,8 @@ var flaws = []flaw{
 }
 
 const doDepend = "change what it depends on, on its page in 'deepwork ui'"
+
+const doSchedule = "pause it with 'deepwork schedule pause', then resume it"
 
 const doAttempt = "restore the board from a copy, or remove the attempt's task ('deepwork board rm' also takes the " +
 	"attempt's id)"

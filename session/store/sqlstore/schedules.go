@@ -48,43 +48,38 @@ func (s schedules) States(ctx context.Context) ([]store.ScheduleState, error) {
 	if !s.db.Exists() {
 		return nil, nil
 	}
-	return read(ctx, s, "listing schedules", func(t Tx) (all []store.ScheduleState) {
-		now := t.clock()
-		for _, row := range List[store.Schedule](t, `SELECT `+scheduleColumns+` FROM schedules ORDER BY next, name`) {
-			all = append(all, t.scheduleState(row, now))
-		}
-		return all
+	return read(ctx, s, "listing schedules", func(t Tx) []store.ScheduleState {
+		return t.scheduleStates(` ORDER BY next, name`)
 	})
 }
 
-// scheduleState reads what decides about a schedule.
-func (t Tx) scheduleState(row store.Schedule, now time.Time) store.ScheduleState {
-	state := store.ScheduleState{Schedule: row, Now: now}
-	const runs = ` FROM due_times d JOIN attempts a ON a.id = d.run_id WHERE d.schedule = ? AND `
-	t.First(`SELECT a.id`+runs+`a.state IN ('waiting', 'starting', 'running') LIMIT 1`, []any{row.ID}, &state.OpenRun)
-	state.Queued = firstRow[store.DueTime](t, `SELECT `+dueOfSchedule+
-		` FROM due_times d WHERE d.schedule = ? AND d.outcome = 'queued' ORDER BY d.due_at LIMIT 1`, row.ID)
-	if row.PauseAfter > 0 {
-		last := List[string](t, `SELECT a.state`+runs+`a.state NOT IN ('waiting', 'starting', 'running') AND `+
-			`a.created_at > ? ORDER BY a.created_at DESC, a.id LIMIT ?`, row.ID, task.FormatTime(row.ResumedAt),
-			row.PauseAfter)
-		failed := 0
-		for _, ended := range last {
-			if ended == string(task.Failed) {
-				failed++
-			}
-		}
-		state.Failing = failed == row.PauseAfter
+// scheduleStates reads what decides about schedules.
+func (t Tx) scheduleStates(which string, args ...any) []store.ScheduleState {
+	const (
+		runs = ` FROM (SELECT run_id FROM due_times WHERE schedule = s.id AND run_id IS NOT NULL ` +
+			`ORDER BY due_at DESC LIMIT 100) AS d JOIN attempts a ON a.id = d.run_id WHERE a.state `
+		open = `IN ('waiting', 'starting', 'running')`
+	)
+	all := List[store.ScheduleState](t, `SELECT `+scheduleColumns+`,
+		coalesce((SELECT min(a.id)`+runs+open+`), '') AS open_run,
+		(SELECT min(d.due_at) FROM due_times d WHERE d.schedule = s.id AND d.outcome = 'queued') AS queued,
+		pause_after > 0 AND pause_after = (SELECT count(*) FROM (SELECT a.state,
+			row_number() OVER (ORDER BY a.created_at DESC, a.id) AS n`+runs+`NOT `+open+`
+			AND a.created_at > s.resumed_at) AS x WHERE n <= pause_after AND state = 'failed') AS failing
+		FROM schedules s`+which, args...)
+	now := t.clock()
+	for i := range all {
+		all[i].Now = now
 	}
-	return state
+	return all
 }
 
-func (t Tx) schedule(id string) *store.Schedule {
-	found := firstRow[store.Schedule](t, `SELECT `+scheduleColumns+` FROM schedules WHERE id = ?`, id)
-	if found == nil {
+func (t Tx) schedule(id string) *store.ScheduleState {
+	all := t.scheduleStates(` WHERE id = ?`, id)
+	if len(all) == 0 {
 		t.Fail(store.ErrNotFound)
 	}
-	return found
+	return &all[0]
 }
 
 func (s schedules) History(ctx context.Context, id string, limit int) ([]store.FiredTime, error) {
@@ -104,16 +99,14 @@ func (s schedules) Remove(ctx context.Context, id string) error {
 
 func (s schedules) Pause(ctx context.Context, id string) error {
 	return change(ctx, s, "pausing a schedule", func(t Tx) {
-		t.mustChange(store.ErrNotFound, `UPDATE schedules SET paused = TRUE WHERE id = ?`, id)
+		t.mustChange(store.ErrNotFound, `UPDATE schedules SET paused = TRUE, resumed_at = ? WHERE id = ?`, t.Now, id)
 		t.changed(store.ScheduleChanged, id)
 	})
 }
 
 func (s schedules) Resume(ctx context.Context, id string, decide func(*store.ScheduleState) store.Decision) error {
 	return change(ctx, s, "resuming a schedule", func(t Tx) {
-		now := t.clock()
-		state := t.scheduleState(*t.schedule(id), now)
-		d := decide(&state)
+		d := decide(t.schedule(id))
 		t.Exec(`UPDATE schedules SET paused = FALSE, resumed_at = ?, refusals = NULL WHERE id = ?`, t.Now, id)
 		if !d.DueAt.IsZero() {
 			t.record(&d)
@@ -136,12 +129,15 @@ func (s schedules) Fire(
 	plan *store.PlannedRun,
 ) (store.Decision, error) {
 	return write(ctx, s, "firing a schedule", func(t Tx) store.Decision {
-		row := t.schedule(id)
-		if now.IsZero() {
-			now = t.clock()
+		state := t.schedule(id)
+		if !now.IsZero() {
+			state.Now = now
 		}
-		state := t.scheduleState(*row, now)
-		d := decide(&state)
+		if state.Failing && !state.Paused { // what becomes of its runs does not let it go on
+			t.Exec(`UPDATE schedules SET paused = TRUE WHERE id = ?`, id)
+			t.changed(store.ScheduleChanged, id)
+		}
+		d := decide(state)
 		d.Schedule = id
 		if d.DueAt.IsZero() {
 			return d
@@ -154,8 +150,8 @@ func (s schedules) Fire(
 			if plan.Skip != "" {
 				d.Outcome, d.Reason = store.DueSkipped, plan.Skip
 			} else {
-				t.who = &session.Caller{Identity: row.Identity, Group: row.CallerGroup, Rights: session.RightAgents,
-					Owner: row.Identity == session.LocalIdentity}
+				t.who = &session.Caller{Identity: state.Identity, Group: state.CallerGroup, Rights: session.RightAgents,
+					Owner: state.Identity == session.LocalIdentity}
 				plan.Attempt.TaskID = t.createTask(plan.Task)
 				d.RunID = new(t.createAttempt(plan.Attempt, plan.First))
 			}
@@ -166,14 +162,13 @@ func (s schedules) Fire(
 }
 
 func (s schedules) Refuse(
-	ctx context.Context, id string, dueAt time.Time, machine, reason string,
+	ctx context.Context, id string, dueAt, now time.Time, machine, reason string,
 ) (*store.Refusals, error) {
 	return write(ctx, s, "recording why a schedule is not started", func(t Tx) *store.Refusals {
-		row := t.schedule(id)
 		var all store.Refusals
-		_ = json.Unmarshal(row.Refusals, &all) // what cannot be read is replaced
+		_ = json.Unmarshal(t.schedule(id).Refusals, &all) // what cannot be read is replaced
 		if !all.DueAt.Equal(dueAt) || all.Machines == nil {
-			all = store.Refusals{DueAt: dueAt, Since: t.clock(), Machines: map[string]string{}}
+			all = store.Refusals{DueAt: dueAt, Since: now, Machines: map[string]string{}}
 		}
 		all.Machines[machine] = reason
 		raw, err := json.Marshal(all)

@@ -121,8 +121,14 @@ func (w work) Claim(ctx context.Context, c store.WorkClaim) ([]store.WorkRow, er
 			free += ` OR ` + gone
 			args = append(args, runners...)
 		}
+		free = `(` + free + `)`
+		if len(c.Except) > 0 {
+			except, keys := inCondition("key", c.Except)
+			free += ` AND NOT ` + except
+			args = append(args, keys...)
+		}
 		all := w.changeRows(t, `runner = ?, runner_place = ?, until = `+dbTime+` + ?, claims = claims + 1`,
-			`kind = ? AND result IS NULL AND place IN ('', ?) AND (`+free+`) ORDER BY due LIMIT ?`, workColumns,
+			`kind = ? AND result IS NULL AND place IN ('', ?) AND `+free+` ORDER BY due LIMIT ?`, workColumns,
 			append(args, c.Limit, c.Runner, c.RunnerPlace, c.Life.Seconds())...)
 		for _, row := range all {
 			t.changed(store.WorkChanged, row.ID())

@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"deepwork/actor/testkit"
+	"deepwork/transport/page/pagetest"
 )
 
 // A tab is a page of a browser with cookies of its own.
@@ -230,8 +231,11 @@ func dark(yes bool) chromedp.Action[chromedp.Void] {
 // Every page shows hostile texts as texts, in light and dark, and fits a narrow screen; axe-core has no
 // serious objection.
 func TestEveryPage(t *testing.T) {
-	_, call, b := open(t, nil)
+	s, call, b := open(t, nil)
 	paths := begin(t, call)
+	pagetest.Schedule(t, s.root, "weekly", "plan", pagetest.Hostile+"\n! exit 1", time.Now().Add(-50*time.Hour))
+	b.open("/schedules/weekly").until(`document.querySelector('h1 .failing')`)
+	paths["schedules"], paths["schedule"] = "/schedules", "/schedules/weekly"
 	paths["missing"] = "/sessions/ffffffff"
 	paths["login"] = "/login"
 	paths["history"] = "/history"
@@ -267,24 +271,24 @@ func (b *tab) check(name string) *tab {
 	if script != "" {
 		b.run(script)
 	}
-	for _, width := range []int64{2560, 390, 1200} {
+	for _, width := range []int64{1920, 320, 1200} {
 		b.fits(name, width)
 		for _, night := range []bool{false, true} {
-			if night && width != 1200 && screenshots == "" {
+			if night && width != 1200 {
 				continue // its colors are the same at each width
 			}
 			b.do(dark(night))
 			b.until(fmt.Sprintf(`matchMedia('(prefers-color-scheme: dark)').matches === %v`, night))
 			testkit.Equal(b.t, eval[bool](b, `/rgb\(2\d\d/.test(getComputedStyle(document.body).backgroundColor)`),
 				!night, "%s is light", name)
-			b.shoot(fmt.Sprintf("%s-%d%s", name, width, map[bool]string{true: "-dark"}[night]))
+			b.shoot(fmt.Sprintf("%s-unfolded-%d%s", name, width, map[bool]string{true: "-dark"}[night]))
 			rules := allRules
 			switch {
-			case script == "" || width == 2560:
+			case script == "" || width == 1920:
 				continue
 			case night:
 				rules = `'color-contrast'`
-			case width == 390:
+			case width == 320:
 				rules = `'target-size', 'scrollable-region-focusable'`
 			}
 			b.run(`window.found = undefined; axe.run(document, {resultTypes: ['violations'], runOnly: [` + rules +

@@ -128,6 +128,7 @@ func TestWhyWorkStopped(t *testing.T) {
 		for _, want := range wants {
 			b.until(fmt.Sprintf(`(%s).includes(%q)`, top, want))
 		}
+		b.picture("why-" + name)
 		b.check("why-" + name)
 	}
 	for name, wants := range map[string][]string{

@@ -107,7 +107,7 @@ function walk(by) {
   next.querySelector('a, button, summary')?.focus();
 }
 
-const goTo = { n: '', b: 'board', h: 'history', j: 'jobs', s: 'sources', t: 'trust' };
+const goTo = { n: '', b: 'board', c: 'schedules', h: 'history', j: 'jobs', s: 'sources', t: 'trust' };
 let going = 0;
 
 document.addEventListener('keydown', e => {

@@ -203,7 +203,7 @@ var refinements = map[string]func(*jsonschema.Schema){
 		allStates(s.Properties["items"].Items)
 		kinds(s, "items", board.AttentionFailed, board.AttentionConflicts, board.AttentionRun, board.AttentionReview,
 			board.AttentionUntrusted, board.AttentionBudget, board.AttentionLimit, board.AttentionSource,
-			board.AttentionStep)
+			board.AttentionSchedule, board.AttentionStep)
 	},
 	"get_run": func(s *jsonschema.Schema) {
 		allStates(s)

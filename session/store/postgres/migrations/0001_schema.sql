@@ -462,6 +462,7 @@ CREATE TABLE due_times_all (
 	CHECK ((outcome = 'skipped') = (reason <> ''))
 );
 CREATE INDEX due_times_of ON due_times_all (scope, run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX due_times_queued ON due_times_all (scope, schedule) WHERE outcome = 'queued';
 
 CREATE TABLE definitions_all (
 	scope  bigint NOT NULL DEFAULT scope(),

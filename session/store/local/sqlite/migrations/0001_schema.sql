@@ -395,6 +395,7 @@ CREATE TABLE due_times (
 	CHECK ((outcome = 'skipped') = (reason <> ''))
 ) STRICT;
 CREATE INDEX due_times_of ON due_times (run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX due_times_queued ON due_times (schedule) WHERE outcome = 'queued';
 
 CREATE TABLE definitions (
 	hash   TEXT PRIMARY KEY, -- the SHA-256 of data
