@@ -86,39 +86,21 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 		p.Rows = append(p.Rows, s.historyRow(of))
 	}
 
-	return &shown{
-		view:   "history",
-		title:  "History",
-		data:   p,
-		topics: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged},
-	}, nil
+	return &shown{view: "history", title: "History", data: p, topics: historyTopics}, nil
 }
 
-// A totalsKey says what totals are about, and as of which number of the feed.
-type totalsKey struct {
-	at  uint64
-	who session.Caller
-	q   task.HistoryQuery
-}
-
-// knownTotals are the totals that were added up last: a page is often read again before anything changes.
-type knownTotals struct {
-	totalsKey
-	totals task.HistoryTotals
-}
+// historyTopics are those of what the history lists.
+var historyTopics = []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged}
 
 func (s *Site) totals(ctx context.Context, who session.Caller, q task.HistoryQuery) (task.HistoryTotals, error) {
 	q.Before, q.AfterID, q.Limit = time.Time{}, "", 0
-	key := totalsKey{s.feed.position(), who, q}
-	if last := s.lastTotals.Load(); last != nil && last.totalsKey == key {
-		return last.totals, nil
+	type selected struct {
+		who session.Caller
+		q   task.HistoryQuery
 	}
-
-	totals, err := s.Engine.Stores.Database.Board().For(who).HistoryTotals(ctx, q)
-	if err == nil {
-		s.lastTotals.Store(&knownTotals{key, totals})
-	}
-	return totals, err
+	return remember(s.feed, selected{who, q}, historyTopics, func() (task.HistoryTotals, error) {
+		return s.Engine.Stores.Database.Board().For(who).HistoryTotals(ctx, q)
+	})
 }
 
 // between sets when what a query selects began. What is neither a number nor a day of the calendar is no filter.

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"deepwork/actor/wait"
@@ -75,7 +74,6 @@ type Site struct {
 	edits         edits
 	changes       *changes
 	workflowCache sync.Map // workflows by the hash of their definitions: *job.Workflow
-	lastTotals    atomic.Pointer[knownTotals]
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -87,7 +85,7 @@ func New(o Options) (*Site, error) {
 	}
 	s := &Site{Options: o, mux: http.NewServeMux(), feed: newFeed(o.Changes), views: views}
 	s.changes = newChanges(s.feed)
-	s.reader.Engine = o.Engine
+	s.reader = reader{o.Engine, s.feed}
 	static, err := fs.Sub(embedded, "static")
 	if err != nil {
 		return nil, err

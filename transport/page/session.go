@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"deepwork/catalog/job"
 	"deepwork/session"
@@ -228,24 +227,17 @@ func (s *Site) answer(ctx context.Context, who session.Caller, id string, form u
 	return s.Engine.ReviewFor(ctx, id, form.Get("step"), digest, a)
 }
 
-// A reader reads sessions, and keeps the last one: a page reads it more than once, and again after news.
+// A reader reads sessions, and keeps them until they change: a page reads one more than once, and again after news.
 type reader struct {
 	*workflow.Engine
-	last atomic.Pointer[machine.State]
+	feed *feed
 }
 
 // Read returns a session.
-func (x *reader) Read(ctx context.Context, id string) (*machine.State, error) {
-	known := x.last.Load()
-	if known != nil && known.SessionID != id {
-		known = nil
-	}
-	r, err := x.Records().Read(ctx, id, known)
-	if err != nil || r == nil {
-		return known, err
-	}
-	x.last.Store(r.State)
-	return r.State, nil
+func (r reader) Read(ctx context.Context, id string) (*machine.State, error) {
+	return remember(r.feed, id, []string{store.SessionChanged + ":" + id}, func() (*machine.State, error) {
+		return r.Engine.Read(ctx, id)
+	})
 }
 
 // An index has the heads of all sessions, so that a page does not read each record again. It reads

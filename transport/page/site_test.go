@@ -524,7 +524,7 @@ steps:
 	finish("needs_work", "Waiting: a person must say how to go on")
 	testkit.ContainsAll(t, ann.get("/"), []string{`href="` + at + `#decide-` + id + `-try" aria-label="Decide… `,
 		"its rounds are used up, and a person has to say how it goes on: "})
-	testkit.ContainsAll(t, ann.get(at), []string{"Round 1 of 1 is over", "&lt;no&gt;", `value="more"`, `value="stop"`})
+	testkit.ContainsAll(t, ann.get(at), []string{"round 1 of 1 is over", "&lt;no&gt;", `value="more"`, `value="stop"`})
 	testkit.Lacks(t, ann.get(at), []string{`value="fail"`})
 	for name, a := range map[string]answer{
 		"no person":          decide(bob, "more", ""),

@@ -212,7 +212,7 @@ func (s *Site) attemptSteps(ctx context.Context, who session.Caller, asked url.V
 	var reply *board.RunReply
 	if p.Lead == task.ServerLeads {
 		var err error
-		if reply, err = s.Board.GetRun(ctx, who, board.RunArgs{RunID: p.AttemptID}); err != nil {
+		if reply, err = s.run(ctx, who, p); err != nil {
 			return err
 		}
 		p.Trace = reply.Trace
@@ -248,7 +248,7 @@ func (s *Site) attemptSteps(ctx context.Context, who session.Caller, asked url.V
 		if p.Part != "" {
 			reply.SessionID = &id
 		}
-		view := run.Look(ctx, reply, &s.reader, run.LastSaid(ctx, s.Board, who, reply))
+		view := run.Look(ctx, reply, s.reader, run.LastSaid(ctx, s.Board, who, reply))
 		p.Run = &runView{View: view}
 		return s.steps(ctx, who, asked.Get("step"), p, p.Run)
 	case p.Session != nil:
@@ -257,10 +257,25 @@ func (s *Site) attemptSteps(ctx context.Context, who session.Caller, asked url.V
 	return nil
 }
 
+// run returns the run that a page is about. One that has ended is read again only if it has changed.
+func (s *Site) run(ctx context.Context, who session.Caller, p *workPage) (*board.RunReply, error) {
+	read := func() (*board.RunReply, error) {
+		return s.Board.GetRun(ctx, who, board.RunArgs{RunID: p.AttemptID})
+	}
+	if p.Open {
+		return read()
+	}
+	known, err := remember(s.feed, p.AttemptID, []string{store.AttemptChanged + ":" + p.AttemptID}, read)
+	if err != nil {
+		return nil, err
+	}
+	return new(*known), nil
+}
+
 // sessionSteps reads the steps of a session that no server leads.
 func (s *Site) sessionSteps(ctx context.Context, who session.Caller, only string, p *workPage) error {
 	p.Place = s.stepOf(p.Session.SessionInfo)
-	view := run.Look(ctx, &board.RunReply{SessionID: &p.Session.ID, Open: true}, &s.reader, nil)
+	view := run.Look(ctx, &board.RunReply{SessionID: &p.Session.ID, Open: true}, s.reader, nil)
 	return s.steps(ctx, who, only, p, &runView{View: view})
 }
 
