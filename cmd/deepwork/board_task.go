@@ -14,6 +14,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/contain"
 	"deepwork/session/show"
 )
 
@@ -66,6 +67,9 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 	for i, r := range full.Attempts {
 		fmt.Fprintln(a.out)
 		a.printAttempt(r)
+		if err := a.refusedFields(ctx, engine, r); err != nil {
+			return err
+		}
 		if i == 0 {
 			a.printNext(ctx, engine, r)
 		}
@@ -101,6 +105,24 @@ func (a *app) printAttempt(r *attempt.AttemptReply) {
 		r.WorkspaceBranch, "runs", r.Contained,
 		"started", agoText(optional(r.StartedAt)), "ended", agoText(optional(r.EndedAt)))
 	a.printResult(r)
+}
+
+// maxRefused is how many refused connections of an attempt are printed.
+const maxRefused = 10
+
+// refusedFields prints the newest connections that the contained agents of an attempt were refused.
+func (a *app) refusedFields(ctx context.Context, engine *attempt.Engine, r *attempt.AttemptReply) error {
+	if r.Contained == "" && r.Lead == task.AgentLeads {
+		return nil
+	}
+	all, err := engine.Refused(ctx, atTerminal, board.Target{AttemptID: &r.AttemptID})
+	if err != nil {
+		return err
+	}
+	for _, x := range all[max(0, len(all)-maxRefused):] {
+		a.fields("refused", strings.TrimPrefix(x.Text, contain.Refused))
+	}
+	return nil
 }
 
 // stateText returns a state, with the exit code of an agent that ended by itself and not with 0.

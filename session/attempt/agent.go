@@ -16,7 +16,6 @@ import (
 	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
-	"deepwork/session/contain"
 	"deepwork/session/store"
 )
 
@@ -116,13 +115,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 			telemetry.Environment(AgentRef(l.Attempt, x.ID))),
 	}
 	entered := false
-	if !l.Run.InPlace {
-		w.Contain = func(ctx context.Context, p *contain.Plan) error {
-			err := l.enter(ctx, p, a.Workspace)
-			entered = err == nil
-			return err
-		}
-	}
+	w.Contain = l.entering(a.Workspace, &entered)
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, err
 	}

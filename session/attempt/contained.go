@@ -96,6 +96,18 @@ func (l *Lead) enter(ctx context.Context, p *contain.Plan, folder string) error 
 	return err
 }
 
+// entering returns enter for a folder, which notes that it did so; nil for a run in place.
+func (l *Lead) entering(folder string, entered *bool) func(context.Context, *contain.Plan) error {
+	if l.Run.InPlace {
+		return nil
+	}
+	return func(ctx context.Context, p *contain.Plan) error {
+		err := l.enter(ctx, p, folder)
+		*entered = err == nil
+		return err
+	}
+}
+
 // leave takes out the commits of the contained programs in a folder, once the last of them has ended.
 func (l *Lead) leave(ctx context.Context, folder string) {
 	a, err := l.worktreesIn(ctx, folder)

@@ -67,7 +67,8 @@ func (c CommandLine) checkContained(ctx context.Context, cfg *config.Config, w W
 
 // passedOn are the variables of a Work that a contained agent gets: those that lead to the endpoint of its run.
 var passedOn = []string{
-	TokenEnv, config.MCPURLEnv, config.MCPConfigEnv, config.SessionEnv, config.StepEnv, config.AttemptEnv, "TRACEPARENT",
+	TokenEnv, config.MCPURLEnv, config.MCPConfigEnv, config.SessionEnv, config.StepEnv, config.AttemptEnv,
+	"TRACEPARENT",
 }
 
 // identity are the variables by which a user may say who commits.
