@@ -135,7 +135,11 @@ func (g *Gate) run(ctx context.Context, r *review, s Settings, p prompt) (proces
 				"possible. Set quality_gate.max_inline_files to 0, so that it gets paths alone, or have the executor "+
 				"read its prompt from stdin", s.Reviewer(), n, maxArgument), nil)
 	}
-	result, err := process.Run(timed, process.Spec{
+	run := s.Run
+	if run == nil {
+		run = process.Run
+	}
+	result, err := run(timed, process.Spec{
 		Command: s.argv(p, t),
 		Dir:     g.root(r),
 		Env: process.With(append(Environment(g.root(r), s.Secrets),
@@ -284,6 +288,8 @@ type Settings struct {
 	From func() string
 	// Allowed is called right before the reviewer starts; an error says why it must not start. nil allows it.
 	Allowed func() error
+	// Run runs the reviewer's process in the place of process.Run, such as contained; nil means process.Run.
+	Run func(context.Context, process.Spec) (process.Result, error)
 	// Secrets are the environment variables withheld from the reviewer.
 	Secrets []string
 	// Claude selects the claude command line (seed 000, 001.1.6) instead of Command.
@@ -312,6 +318,7 @@ func (s Settings) With(r *Reviewer) Settings {
 		s.Env = r.Env
 		s.Answer = r.Answer
 		s.Ended = r.Ended
+		s.Run = r.Run
 	}
 	return s
 }

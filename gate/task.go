@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/process"
 	"deepwork/actor/xslices"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
@@ -234,6 +235,7 @@ type Reviewer struct {
 	Env      []string
 	Answer   func(stdout []byte) []byte
 	Ended    func(stdout []byte) error
+	Run      func(context.Context, process.Spec) (process.Result, error)
 	From     func() string
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"deepwork/catalog/config"
+	"deepwork/session/attempt"
 )
 
 // Options are the parameters of NewServer (seed 000, 001.1.2 to 001.1.6). Zero fields have their
@@ -61,6 +63,9 @@ type Options struct {
 	tally  *tally              // of the server that leads the run; nil means one of its own
 	// reviewed records what an executor that reviewed has printed, before its verdict counts; nil means nothing.
 	reviewed func(executor string, stdout []byte) error
+	// judge returns what a check, or the reviewer of an executor, gets that works in a folder: see attempt.Lead. nil
+	// contains none.
+	judge func(ctx context.Context, folder string, reviewer *string) (*attempt.Judge, error)
 }
 
 // ExternalRunners are the values of Options.ExternalRunner.

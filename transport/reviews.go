@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/process"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/trust"
@@ -19,6 +20,7 @@ import (
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/check"
 	"deepwork/session/codes"
+	"deepwork/session/contain"
 	"deepwork/session/pin"
 	"deepwork/transport/tool"
 )
@@ -57,10 +59,16 @@ func (r *reviewing) merge(c *config.Config) gate.Settings {
 	s := r.flags
 	switch {
 	case s.External():
+		executor := ""
+		if s.Claude {
+			executor = claudeExecutor
+		}
+		s.Run = r.contained(executor, nil)
 		s.From = func() string { return "the flags of deepwork serve" }
 	case len(q.AgentReviewCommand) > 0:
 		s.Command = q.AgentReviewCommand
 		s.Program, _ = trust.Find(r.root, s.Command[0]) // if it is missing, the review says so
+		s.Run = r.contained("", nil)
 		s.Allowed, s.From = func() error { return r.refused(c) }, r.from
 	case q.ReviewerExecutor != "":
 		s = s.With(r.executor(c, q.ReviewerExecutor))
@@ -180,6 +188,8 @@ func (r *reviewing) executor(c *config.Config, name string) *gate.Reviewer {
 		use.Ended = func(stdout []byte) error { return r.o.reviewed(name, stdout) }
 	}
 	if recipe, err := resolve(c, name); err == nil {
+		executor, _, _ := strings.Cut(name, ":")
+		use.Run = r.contained(executor, recipe.Env)
 		use.Command = recipe.Command
 		use.Env = recipe.Env
 		use.Argument = recipe.Prompt == config.PromptArgument
@@ -188,10 +198,43 @@ func (r *reviewing) executor(c *config.Config, name string) *gate.Reviewer {
 	return use
 }
 
+// claudeExecutor is the executor whose hosts and home the reviewer claude has.
+const claudeExecutor = "CLAUDE_CODE"
+
+// contained returns how the reviewer of an executor, or of none, for "", is run: contained, where its run's agents are.
+// env is added to its environment.
+func (r *reviewing) contained(
+	executor string, env []string,
+) func(context.Context, process.Spec) (process.Result, error) {
+	if r.o.judge == nil {
+		return nil
+	}
+	return func(ctx context.Context, spec process.Spec) (process.Result, error) {
+		j, err := r.o.judge(ctx, spec.Dir, &executor)
+		if err != nil {
+			return process.Result{ExitCode: -1},
+				&process.Error{Command: spec.Command[0], Kind: process.Start, ExitCode: -1, Err: err}
+		}
+		if j == nil {
+			return process.Run(ctx, spec)
+		}
+		defer j.End()
+		program := spec.Command[0]
+		if process.Bare(program) {
+			if program, err = process.Look(program, r.root); err != nil {
+				program = spec.Command[0] // starting it says so
+			}
+		}
+		spec.Command = append([]string{j.Program(program)}, spec.Command[1:]...)
+		j.Env = process.With(j.Env, append(env, gate.ReviewEnv+"=1")...)
+		return j.Run(ctx, spec, j.Refused)
+	}
+}
+
 // earlier returns the reviewer that a session began with, if the user approved it.
 func (r *reviewing) earlier(name string) (*gate.Reviewer, error) {
 	if name == pin.ReviewerClaude {
-		return &gate.Reviewer{Claude: true}, nil
+		return &gate.Reviewer{Claude: true, Run: r.contained(claudeExecutor, nil)}, nil
 	}
 
 	var x pinnedExecutor
@@ -226,7 +269,7 @@ func (r *reviewing) earlier(name string) (*gate.Reviewer, error) {
 		return trust.Program(r.root, approval, command)
 	}
 	path, err := program()
-	return &gate.Reviewer{Command: command, Program: path, Allowed: func() error {
+	return &gate.Reviewer{Command: command, Program: path, Run: r.contained("", nil), Allowed: func() error {
 		_, err := program()
 		return err
 	}}, err
@@ -244,10 +287,25 @@ func (p *opening) openChecks() {
 	p.opened.add("checks that did not stop", pool.Close)
 	p.checks = &check.Runner{
 		Pool:    pool,
+		Contain: p.containCheck,
 		Program: func(name string) (string, error) { return trust.Find(p.root, name) },
 		Secrets: func() []string { return append(p.config().Secrets(), config.StoreEnv) }, // which may have a password
 		Allowed: p.checkAllowed,
 	}
+}
+
+// containCheck implements Runner.Contain.
+func (p *opening) containCheck(
+	ctx context.Context, s *check.Subject,
+) (*contain.Plan, func(contain.Refusal), func(), error) {
+	if p.options.judge == nil {
+		return nil, nil, nil, nil
+	}
+	j, err := p.options.judge(ctx, s.Root, nil)
+	if j == nil || err != nil {
+		return nil, nil, nil, err
+	}
+	return j.Plan, j.Refused, j.End, nil
 }
 
 // checkAllowed returns why a check may not run, or nil.

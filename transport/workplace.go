@@ -111,6 +111,7 @@ func (w *workplace) options(ctx context.Context, o Options, folder *state.Folder
 	o.ProjectRoot = w.root
 	o.Toolsets = []string{"workflows"}
 	o.moved = w.moved.Wake
+	o.judge = l.Judge
 	o.Logger = w.logger
 	o.reviewed = func(executor string, stdout []byte) error {
 		// a cancelled review is recorded, too

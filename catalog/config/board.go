@@ -49,6 +49,8 @@ type Executor struct {
 	Variants []Variant `yaml:"variants" is:"a mapping of variants by name" keys:"constant"`
 	// Telemetry reports whether the agent gets the OTEL_EXPORTER_OTLP_ variables, which may contain a key.
 	Telemetry bool `yaml:"telemetry" own:""`
+	// Contain says what it may reach, in addition to that of Attempts and Run; see Config.Contained.
+	Contain Contain `yaml:"contain" as:"contain"`
 }
 
 // A Variant inherits unset fields from its executor.
@@ -84,6 +86,8 @@ type Attempts struct {
 	MaxUnknown *Limit `yaml:"max_unknown" as:"count"`
 	// AutoStart starts attempts of tasks that are ready; nil means off.
 	AutoStart *AutoStart `yaml:"auto_start" as:"auto start"`
+	// Contain says what all agents may reach, those of runs too; see Config.Contained.
+	Contain Contain `yaml:"contain" as:"contain"`
 }
 
 // Run configures how servers lead agents through workflows (key run).
@@ -93,6 +97,8 @@ type Run struct {
 	Executor string `yaml:"executor" as:"executor"`
 	// Retries is how often an agent that ended without finishing its step is sent back; default 2.
 	Retries int `yaml:"retries" max:"100"`
+	// Contain says what the agents of runs may reach in addition; see Config.Contained.
+	Contain Contain `yaml:"contain" as:"contain"`
 }
 
 // A Limit is a nonnegative number that people may raise.

@@ -45,9 +45,13 @@ var texts = map[string]yamltree.Text{
 		`is not the name of a remote, as git remote lists them; "" means no remote`),
 	"prefix": matching(`^[A-Za-z0-9_-]{0,32}$`,
 		"is not a prefix: expected at most 32 letters, digits, '_' and '-'"),
-	"source name": matching(plainName.String(), "is not a source's name: 1 to 64 letters, digits, '.', '_' and '-'"),
-	"variable":    matching(`^[^=\x00]+$`, "is not the name of an environment variable"),
-	"header":      matching("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "is not the name of an HTTP header"),
+	"source name": matching(plainName.String(),
+		"is not a source's name: 1 to 64 letters, digits, '.', '_' and '-'"),
+	"contain mode":       matching(`^(off|required|outer)$`, "is not one of off, required, outer"),
+	"contained host":     containedHost,
+	"contained variable": matching(`^[A-Za-z_][A-Za-z0-9_]*$`, "is not the name of an environment variable"),
+	"variable":           matching(`^[^=\x00]+$`, "is not the name of an environment variable"),
+	"header":             matching("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "is not the name of an HTTP header"),
 	"server url": func(s string) (string, error) {
 		if fault := CheckServerURL(s); fault != "" {
 			return "", errors.New(fault)
@@ -193,9 +197,11 @@ func isFolder(s string) bool {
 // limits.
 func forms(limits string) map[string]yamltree.Form {
 	return map[string]yamltree.Form{
-		"command": command,
-		"program": program,
-		"notify":  notify,
+		"command":      command,
+		"program":      program,
+		"notify":       notify,
+		"contain":      contain,
+		"contain mode": containMode,
 		"amount": func(d *yamltree.Decoder, v yamltree.Value, to any) {
 			if x, ok := d.Number(v, "an amount of USD", 0, 1e9, "!!int", "!!float"); ok {
 				*to.(**Limit) = &Limit{x, limits}

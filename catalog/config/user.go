@@ -209,6 +209,8 @@ func (a *Approval) apply(project *Config) *Config {
 	c.Attempts.Setup = from.Attempts.Setup
 	c.Attempts.PushTo = from.Attempts.PushTo
 	c.Attempts.AutoStart = from.Attempts.AutoStart
+	c.Attempts.Contain = from.Attempts.Contain.with(c.Attempts.Contain.strictness())
+	c.Run.Contain = from.Run.Contain.with(c.Run.Contain.strictness())
 	c.Run.Executor = from.Run.Executor
 	c.Git.Branch = from.Git.Branch
 	// Removed sessions are gone for good, so without approval only longer times count.

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/hosts"
 	"deepwork/catalog/job"
 )
 
@@ -480,4 +481,60 @@ func TestOnlyLongerTimesToKeepSessionsCountWithoutApproval(t *testing.T) {
 		testkit.Equal(t, testkit.Get(s.Current(t.Context())).Must(t).Sessions.KeepEnded, 720*time.Hour)
 		testkit.Must(t, os.Remove(filepath.Join(own, "deepwork", FileName)))
 	}
+}
+
+// The strictest mode counts, and all that is allowed. A project's config only turns it on and allows hosts; those of
+// the user's own are added.
+func TestContained(t *testing.T) {
+	project := parsed(t, "attempts: {contain: {allow: ['a.example.com:443', npm]}}\nrun: {contain: required}\n"+
+		"executors: {MINE: {command: x, contain: {home: new}}}")
+	dir := testkit.Dir(t)
+	c := parsedUser(t, "attempts: {contain: {mode: outer, allow: ['b.example.com:443', npm], forward: [5432]}}\n"+
+		"run: {contain: {forward: [5432, 6379], read: ['"+dir+"'], write: ['"+dir+"'], pass_env: [KEY]}}").Over(project)
+	attempt := Contain{
+		Mode: ContainOuter, Home: HomeKeep, Forward: []int{5432},
+		Allow: []string{"a.example.com:443", "npm", "b.example.com:443"},
+	}
+	testkit.Same(t, c.Contained("OTHER", false), attempt)
+	run := attempt
+	run.Mode, run.Home, run.Forward, run.PassEnv = ContainRequired, HomeNew, []int{5432, 6379}, []string{"KEY"}
+	run.Read, run.Write = []string{dir}, []string{dir}
+	testkit.Same(t, c.Contained("MINE", true), run)
+
+	testkit.Same(t, Default().Contained("OTHER", true), Contain{Mode: ContainOff, Home: HomeKeep})
+	for _, name := range KnownExecutors {
+		vendor := Default().Contained(name, false).Allow
+		testkit.Equal(t, len(vendor) > 0, name != "OPENCODE", "%s connects to %v", name, vendor)
+		for _, host := range vendor {
+			testkit.Equal(t, testkit.Get(hosts.Parse(host)).Must(t), host)
+		}
+	}
+}
+
+func TestWhatIsNarrower(t *testing.T) {
+	for name, c := range map[string]struct {
+		is, was Contain
+		want    bool
+	}{
+		"the same":       {Contain{Mode: ContainRequired}, Contain{Mode: ContainRequired}, true},
+		"turned on":      {Contain{Mode: ContainRequired}, Contain{}, true},
+		"off as before":  {Contain{}, Contain{Mode: ContainOff}, true},
+		"turned off":     {Contain{}, Contain{Mode: ContainRequired}, false},
+		"a host less":    {Contain{Allow: []string{"a"}}, Contain{Allow: []string{"a", "b"}}, true},
+		"another host":   {Contain{Allow: []string{"c"}}, Contain{Allow: []string{"a", "b"}}, false},
+		"a new home":     {Contain{Home: HomeNew}, Contain{Home: HomeKeep}, true},
+		"home as before": {Contain{}, Contain{Home: HomeKeep}, true},
+		"a kept home":    {Contain{}, Contain{Home: HomeNew}, false},
+	} {
+		testkit.Equal(t, c.is.Narrower(c.was), c.want, name)
+	}
+}
+
+// Until the user approves a project, it only turns containment on.
+func TestContainWithoutApproval(t *testing.T) {
+	project := parsed(t, "attempts: {contain: {mode: required, home: new, allow: ['a.example.com:443']}}")
+	approved := parsed(t, "attempts: {contain: {allow: ['b.example.com:443']}}")
+	a := Approval{Use: approved, Withheld: &Withheld{}}
+	testkit.Same(t, a.apply(project).Attempts.Contain,
+		Contain{Mode: ContainRequired, Home: HomeNew, Allow: []string{"b.example.com:443"}})
 }

@@ -139,6 +139,7 @@ type Execution struct {
 	Prompt       string // the text for the agent; a follow-up in a new conversation gets more text before it
 	Executor     string
 	Variant      *string
+	Contained    string // under what its program was started, such as "contained (bubblewrap 0.11.0; 3 hosts)", or ""
 	State        AttemptState
 	Owner        string     // the server that manages it; "" means none
 	Lead         bool       // the leader of a run instead of an agent; needs no slot

@@ -118,7 +118,7 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 	if fault == "" && !record.Denied && InFolders(p.Root, user.TrustedFolders) {
 		return &config.Approval{Use: project}
 	}
-	if fault == "" && record.Granted(set.Hash()) {
+	if fault == "" && record.Granted(set) {
 		p.good, p.set = project, set
 		return &config.Approval{Use: project, Files: record.files(set)}
 	}
@@ -134,7 +134,7 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 			Changed: record.changed(set),
 		},
 	}
-	if err == nil && p.good != nil && record.Granted(p.set.Hash()) {
+	if err == nil && p.good != nil && record.Granted(p.set) {
 		a.Use = p.good
 		a.Files = record.files(p.set)
 		a.Withheld.Kept = true
@@ -175,7 +175,7 @@ func (p *Policy) log(before, after *config.Approval) {
 // project's branches may have different versions of a script.
 func (r *Record) files(s Set) (all []map[string]string) {
 	for _, g := range r.Grants {
-		if slices.EqualFunc(g.Set, s, Entry.sameValue) {
+		if s.narrows(g.Set, Entry.sameValue) {
 			all = append(all, g.Set.files())
 		}
 	}
@@ -293,9 +293,9 @@ type Ledger struct {
 	last *Record
 }
 
-// Granted reports whether the set with this hash is approved.
-func (r *Record) Granted(hash string) bool {
-	return !r.Denied && slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.Hash == hash })
+// Granted reports whether a set is approved, or asks for less than one that is.
+func (r *Record) Granted(s Set) bool {
+	return !r.Denied && slices.ContainsFunc(r.Grants, func(g Grant) bool { return s.narrows(g.Set, Entry.same) })
 }
 
 // changed returns how a set differs from the most similar approved one: files by their names, and keys of the

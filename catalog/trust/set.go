@@ -74,6 +74,8 @@ func SetOf(root string, c *config.Config) (Set, error) {
 		}
 	}
 
+	c.EachContain(b.contain)
+
 	for _, s := range c.WorkflowTools.Sources {
 		value := map[string]any{
 			"command":  s.Command,
@@ -123,6 +125,9 @@ func (b *builder) executors(all []config.Executor) {
 				"env":     v.Env,
 			}
 		}
+		if e.Prompt == "" && e.Resume == nil && e.Env == nil && e.Variants == nil && e.Command == nil {
+			continue // a known one
+		}
 		b.add("executors."+e.Name, map[string]any{
 			"command":  e.Command,
 			"prompt":   e.Prompt,
@@ -131,6 +136,51 @@ func (b *builder) executors(all []config.Executor) {
 			"variants": variants,
 		}, commands...)
 	}
+}
+
+func (b *builder) contain(path string, c config.Contain) {
+	value := map[string]any{}
+	for key, v := range map[string]string{"mode": string(c.Mode), "home": c.Home} {
+		if v != "" {
+			value[key] = v
+		}
+	}
+	if len(c.Allow) > 0 {
+		value["allow"] = c.Allow
+	}
+	if len(value) > 0 {
+		b.add(path, value)
+	}
+}
+
+// contains returns what programs may reach, by its keys, and the other entries.
+func (s Set) contains() (all map[string]config.Contain, others Set) {
+	all = map[string]config.Contain{}
+	for _, e := range s {
+		var c config.Contain
+		if strings.HasSuffix(e.Key, ".contain") && json.Unmarshal(e.Value, &c) == nil {
+			all[e.Key] = c
+		} else {
+			others = append(others, e)
+		}
+	}
+	return all, others
+}
+
+// narrows reports whether the user approved s by approving was: what programs may reach is the same or less, and the
+// other entries are the same.
+func (s Set) narrows(was Set, same func(x, y Entry) bool) bool {
+	reach, others := s.contains()
+	reached, approved := was.contains()
+	for key := range reached {
+		reach[key] = reach[key] // so that a missing one is compared, too
+	}
+	for key, c := range reach {
+		if !c.Narrower(reached[key]) {
+			return false
+		}
+	}
+	return slices.EqualFunc(others, approved, same)
 }
 
 func (b *builder) projects(all []config.Project) {
@@ -236,7 +286,7 @@ func (s Set) Changes(was Set) []Change {
 	var all []Change
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		c := byKey[key]
-		if c.Was == nil || c.Is == nil || !c.Was.sameValue(*c.Is) || !maps.Equal(c.Was.Files, c.Is.Files) {
+		if c.Was == nil || c.Is == nil || !c.Was.same(*c.Is) {
 			all = append(all, *c)
 		}
 	}
@@ -263,6 +313,9 @@ func differing(was, is map[string]string) (names []string) {
 	}
 	return names
 }
+
+// same reports whether two entries have the same value, and files with the same content.
+func (e Entry) same(o Entry) bool { return e.sameValue(o) && maps.Equal(e.Files, o.Files) }
 
 func (e Entry) sameValue(o Entry) bool { return e.Key == o.Key && bytes.Equal(e.Value, o.Value) }
 

@@ -147,7 +147,7 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	granted := func(s Set, want bool) {
 		t.Helper()
 		for _, l := range []*Ledger{here, there} {
-			testkit.Equal(t, testkit.Get(l.Read()).Must(t).Granted(s.Hash()), want)
+			testkit.Equal(t, testkit.Get(l.Read()).Must(t).Granted(s), want)
 		}
 	}
 	granted(one, false)
@@ -171,7 +171,7 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	must(t, here.Revoke(ctx))
 	granted(two, false)
 	r, err := OpenLedger(file, root+"-other").Read()
-	testkit.True(t, err != nil && !r.Granted(one.Hash()), "the record of another project was taken: %v", r)
+	testkit.True(t, err != nil && !r.Granted(one), "the record of another project was taken: %v", r)
 
 	if runtime.GOOS == "windows" {
 		return // permissions are not looked at there
@@ -181,10 +181,38 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	must(t, os.Chmod(file, 0o602))
 	r, err = here.Read()
 	testkit.Fails(t, err, "run chmod o-w", "a record that everybody may write to")
-	testkit.True(t, !r.Granted(one.Hash()), "it was taken")
+	testkit.True(t, !r.Granted(one), "it was taken")
 
 	must(t, os.Chmod(file, 0o600))
 	granted(one, true)
+}
+
+// What a project's agents may reach needs an approval; less does not, but no longer being contained does.
+func TestLessReachNeedsNoApproval(t *testing.T) {
+	root := newProject(t, map[string]string{"review.sh": "1"})
+	const rest = "\nquality_gate: {agent_review_command: ./review.sh}"
+	const approved = "attempts: {contain: {mode: required, allow: [npm, 'a.example.com:443']}}"
+	ledger := OpenLedger(filepath.Join(t.TempDir(), "p.json"), root)
+	must(t, ledger.Grant(context.Background(), setOf(t, root, approved+rest), time.Now()))
+	r := testkit.Get(ledger.Read()).Must(t)
+	for text, want := range map[string]bool{
+		approved: true,
+		"attempts: {contain: {mode: required, allow: [npm]}}":                        true,
+		"attempts: {contain: {mode: required, home: new}}\nrun: {contain: required}": true,
+		"attempts: {contain: required}\nexecutors: {CODEX: {contain: required}}":     true,
+		"attempts: {contain: {mode: required, allow: [npm, go]}}":                    false,
+		"attempts: {contain: {mode: required}}\nrun: {contain: {allow: [npm]}}":      false,
+		"attempts: {contain: {allow: [npm]}}":                                        false,
+		"":                                                                           false,
+		"attempts: {contain: required}\nexecutors: {CODEX: {contain: required, command: codex --fast}}": false,
+	} {
+		s := setOf(t, root, text+rest)
+		testkit.Equal(t, r.Granted(s), want, text)
+		testkit.Equal(t, len(r.files(s)) > 0, want, text)
+	}
+	testkit.Write(t, filepath.Join(root, "review.sh"), "2")
+	s := setOf(t, root, approved+rest)
+	testkit.True(t, !r.Granted(s) && len(r.files(s)) > 0, "another script is approved")
 }
 
 func TestProgramsAreNotFoundInsideTheProject(t *testing.T) {

@@ -98,7 +98,7 @@ func (a *app) printTask(t *board.Task) {
 
 func (a *app) printAttempt(r *attempt.AttemptReply) {
 	a.fields("attempt", board.Short(r.AttemptID), "state", stateText(r), "executor", executorText(r), "branch",
-		r.WorkspaceBranch,
+		r.WorkspaceBranch, "runs", r.Contained,
 		"started", agoText(optional(r.StartedAt)), "ended", agoText(optional(r.EndedAt)))
 	a.printResult(r)
 }

@@ -13,12 +13,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/process"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/catalog/trust"
 	"deepwork/cmd/deepwork/validate"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/attempt/executors"
+	"deepwork/session/board"
 	"deepwork/session/contain"
 	"deepwork/session/remote"
 	"deepwork/session/state"
@@ -74,30 +78,178 @@ renamed, so that the next command begins an empty one. No server may run.`,
 func (a *app) containCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "contain",
-		Short: "See whether programs can be contained on this machine",
-	}, &cobra.Command{
-		Use:   "check",
-		Short: "Try to contain a program, and say what it gets or why that fails",
-		Long: `Contain a program that does nothing, by bubblewrap, in the way that is meant for
-agents: with an empty home, no network and none of your files. Print what such a
-program gets or, if it cannot be contained here, why not and what to do.
+		Short: "Contain agents, and see what they may reach",
+	}, a.containCheckCommand(), a.containLoginCommand(), a.onBoardStore(a.containLogCommand()))
+}
 
-This version only tries it: agents run with all your rights.
+func (a *app) containCheckCommand() *cobra.Command {
+	run := false
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "check [EXECUTOR]",
+		Short: "Try to contain a program, and say what it gets or why that fails",
+		Long: `Contain a program that does nothing, by bubblewrap, in the way in which agents are
+contained: with a new home, and none of your files. Print what such a program gets or,
+if it cannot be contained here, why not and what to do. With the name of an executor,
+print what its agents would get in this project by contain in the config.
 
 Exit 0: programs can be contained. Exit 1: they cannot.`,
-		Example: `  deepwork contain check`,
-		Args:    argumentCount(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			plan, err := contain.Check(cmd.Context())
+		Example: `  deepwork contain check
+  deepwork contain check CLAUDE_CODE`,
+		Args: argumentCount(0, 1, "EXECUTOR"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			plan, err := contain.Check(ctx)
 			if err != nil {
 				return err
 			}
-			a.out.Prose(fmt.Sprintf("Programs can be contained here, by bubblewrap %s (%s). Such a program gets:",
-				plan.Version, plan.Bwrap))
-			a.out.Pairs(plan.Describe())
+			about := fmt.Sprintf("Programs can be contained here, by bubblewrap %s (%s).", plan.Version, plan.Bwrap)
+			if len(args) == 0 {
+				a.out.Prose(about + " Such a program gets:")
+				a.out.Pairs(plan.Describe())
+				return nil
+			}
+
+			agent, err := a.contained(ctx, args[0], run, contain.HomeOf)
+			if err != nil {
+				return err
+			}
+			a.out.Prose(about + fmt.Sprintf(map[config.ContainMode]string{
+				config.ContainOff: " But contain is off for %s: its agents have all your rights. With " +
+					"contain: required they would get:",
+				config.ContainOuter: " But contain is outer for %s: its agents have all your rights on this machine. " +
+					"With contain: required they would get:",
+				config.ContainRequired: " Agents of %s are contained. They get:",
+			}[agent.mode], args[0]))
+			kept := "nothing"
+			if agent.home != "" {
+				kept = "the agent's login and settings, in " + agent.home
+			}
+			a.out.Pairs(append(agent.plan.Describe(), [2]string{"keeps", kept},
+				[2]string{"also writes", "its worktree, and a git folder of its own"}))
 			return nil
 		},
 	})
+	cmd.Flags().BoolVar(&run, "run", false, "what the agents of runs get, instead of those of the board")
+	return cmd
+}
+
+// A containedAgent is an executor's agent as it is contained in a project, apart from its worktree.
+type containedAgent struct {
+	mode    config.ContainMode
+	program string
+	plan    *contain.Plan
+	home    string // what it keeps, "" if nothing
+}
+
+// contained returns how the agents of an executor are contained, whatever the mode. homeOf returns the home that they
+// keep.
+func (a *app) contained(
+	ctx context.Context, name string, run bool, homeOf func(state, executor string) string,
+) (*containedAgent, error) {
+	folder, err := a.findFolder(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := approvedConfig(folder, a.logger()).Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	recipe, err := executors.Resolve(executors.Merge(cfg.Executors), name, "")
+	if err != nil {
+		return nil, err
+	}
+	program, err := trust.Program(folder.Root, cfg.Approval, recipe.Command[:1])
+	if err != nil {
+		return nil, fmt.Errorf("the program of %s: %w", name, err)
+	}
+
+	c := cfg.Contained(name, run)
+	agent := &containedAgent{mode: c.Mode}
+	c.Mode = config.ContainRequired
+	if agent.plan, err = executors.Plan(ctx, c, process.Home(), folder.Dir, folder.Root); err != nil {
+		return nil, err
+	}
+	agent.program = agent.plan.Program(program)
+	if c.Home == config.HomeKeep {
+		agent.home = homeOf(folder.Dir, name)
+		err = agent.plan.UseHome(agent.home)
+	}
+	return agent, errors.Join(err, agent.plan.UseCache(contain.CacheOf(folder.Dir)))
+}
+
+func (a *app) containLoginCommand() *cobra.Command {
+	homeOf, reviewer := contain.HomeOf, false
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "login EXECUTOR [-- ARGUMENT...]",
+		Short: "Log an agent in, in the home that its contained agents get",
+		Long: `Start the agent's own program at the terminal, contained, in the home that the
+executor's contained agents get in this project. Log in there as the program asks you
+to, and leave it: the login is kept. Your own home is not used.
+
+Arguments after -- are the program's own. A program that opens a browser and waits for
+it at a port of this machine waits in vain: use its way to log in by a code.`,
+		Example: `  deepwork contain login CLAUDE_CODE
+  deepwork contain login CODEX -- login --device-auth`,
+		Args: argumentCount(1, -1, "EXECUTOR"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reviewer {
+				homeOf = contain.ReviewerHomeOf
+			}
+			agent, err := a.contained(cmd.Context(), args[0], true, homeOf)
+			if err != nil {
+				return err
+			}
+			if agent.home == "" {
+				return fmt.Errorf("agents of %s keep no login, since contain has home: new. Give them a key by "+
+					"pass_env in %s, or set home: keep", args[0], config.UserFile())
+			}
+			fmt.Fprintf(a.err, "deepwork: starting %s in the home of %s, %s\n", inline(agent.program), args[0],
+				inline(agent.home))
+			err = agent.plan.Attach(cmd.Context(), append([]string{agent.program}, args[1:]...),
+				contain.Once(func(r contain.Refusal) { fmt.Fprintln(a.err, "deepwork: "+inline(r.Note())) }))
+			if err != nil {
+				return fmt.Errorf("%s failed: %w", inline(agent.program), err)
+			}
+			return nil
+		},
+	})
+	cmd.Flags().BoolVar(&reviewer, "reviewer", false, "in the home of the executor as a reviewer, which has its own")
+	return cmd
+}
+
+func (a *app) containLogCommand() *cobra.Command {
+	return a.onProject("print each as JSON, one per line", &cobra.Command{
+		Use:   "log [ID]",
+		Short: "List the connections that contained agents were refused",
+		Long: `List the connections that the contained agents of an attempt or a run were refused, and
+what would allow each. Without ID, it is latest.` + attemptIDs.help(),
+		Example: `  deepwork contain log
+  deepwork contain log 3f2a`,
+		Args: argumentCount(0, 1, "ID"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.onAttempt(append(args, latest)[0], a.printRefused)
+		},
+	})
+}
+
+func (a *app) printRefused(ctx context.Context, engine *attempt.Engine, t board.Target) error {
+	entries, err := engine.Refused(ctx, atTerminal, t)
+	if err != nil {
+		return err
+	}
+	for _, x := range entries {
+		if a.json {
+			if err := a.printLine(x); err != nil {
+				return err
+			}
+			continue
+		}
+		a.out.Pairs([][2]string{{x.Time.Local().Format(time.DateTime), inline(x.Text)}})
+	}
+	if len(entries) == 0 && !a.json {
+		fmt.Fprintln(a.out, "No connection of a contained agent was refused.")
+	}
+	return nil
 }
 
 // setAside renames the project's database if it is damaged.

@@ -57,7 +57,7 @@ func (a *app) projectRoot() (string, error) {
 
 // projectCommand matches a command on a project in a text: in quotes, or one that a person decides with.
 var projectCommand = regexp.MustCompile("'deepwork " +
-	"(?:board|check|init|jobs|run|serve|sessions|store|token|trust|validate|where)\\b[^'\\n]*'|`deepwork " +
+	"(?:board|check|contain|init|jobs|run|serve|sessions|store|token|trust|validate|where)\\b[^'\\n]*'|`deepwork " +
 	"(?:check|serve|sessions|trust|validate|where)\\b[^`\\n]*`|deepwork sessions (?:review|override) [0-9a-f]{8} " +
 	"(?:'[^'\\n]*'|[^\\s'`]+)(?: --reason TEXT)?(?: --path )?")
 

@@ -43,6 +43,7 @@ type runEvent struct {
 	Reason     *string  `json:"reason,omitempty"`  // why it failed, waits or ended
 	Command    *string  `json:"command,omitempty"` // by which the person that it waits for answers
 	unfinished bool     // of an agent that has ended without finishing its step
+	contained  string   // under what an agent runs, or ""
 	Until      *string  `json:"until,omitempty"` // when a limit of the provider is over
 }
 
@@ -310,6 +311,7 @@ func (v *runLines) step(ctx context.Context, r *board.RunReply, x board.RunStep,
 		StepID:      &x.StepID,
 		ExecutionID: x.ExecutionID,
 		Executor:    x.Executor,
+		contained:   x.Contained,
 	}
 
 	if what == "step_ended" {
@@ -391,7 +393,11 @@ func (v *runLines) event(e runEvent) {
 	}
 	switch e.Event {
 	case "step_started":
-		fmt.Fprintf(v.app.out, "%-20s %s started\n", *e.StepID, e.Executor)
+		how := ""
+		if e.contained != "" {
+			how = ", " + e.contained
+		}
+		fmt.Fprintf(v.app.out, "%-20s %s started%s\n", *e.StepID, e.Executor, how)
 	case "step_ended":
 		how := e.State.Words()
 		if e.unfinished {

@@ -178,7 +178,7 @@ func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.L
 	}
 
 	fresh := slices.DeleteFunc(slices.Clone(checks), record.ApprovedCheck)
-	if record.Granted(set.Hash()) && len(fresh) == 0 {
+	if record.Granted(set) && len(fresh) == 0 {
 		fmt.Fprintln(a.out, "\nIt is approved already.")
 		return nil
 	}

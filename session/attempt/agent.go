@@ -16,6 +16,7 @@ import (
 	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
+	"deepwork/session/contain"
 	"deepwork/session/store"
 )
 
@@ -26,7 +27,8 @@ type Agent struct {
 	Prompt    string
 	Env       []string // for this process only; never stored on the board
 	MCP       executors.MCP
-	Started   func() // called once the agent has a slot and runs; may be nil
+	// Started is called once the agent has a slot and runs, with under what it is contained, or ""; may be nil.
+	Started   func(contained string)
 	Workspace string // in which it works; "" means that of the run
 
 	Model       string           // "" means that of the executor's own settings
@@ -113,6 +115,14 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		Env: slices.Concat(e.environment(cfg, l.Attempt.ID), a.Env,
 			telemetry.Environment(AgentRef(l.Attempt, x.ID))),
 	}
+	entered := false
+	if !l.Run.InPlace {
+		w.Contain = func(ctx context.Context, p *contain.Plan) error {
+			err := l.enter(ctx, p, a.Workspace)
+			entered = err == nil
+			return err
+		}
+	}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, err
 	}
@@ -136,17 +146,10 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	} else if proc, why := r.start(agent, w); proc == nil {
 		end = why
 	} else {
-		if a.Started == nil {
-			a.Started = func() {}
-		}
-
-		over, reached := make(chan struct{}), make(chan string, 1)
-		go func() { reached <- a.limited(r, e.local.Log(w.Log), over) }()
-		end = r.waitFor(proc, a.Started)
-		close(over)
-		if why := <-reached; why != "" && end.State == task.Stopped {
-			end.State, end.OverLimit, end.Error = task.Failed, true, new("It was ended by a limit of the step: "+why)
-		}
+		end = a.waitFor(r, proc)
+	}
+	if entered && end.fate != left {
+		l.leave(r.ctx, a.Workspace)
 	}
 	switch end.fate {
 	case left:
@@ -171,6 +174,22 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		x.Conversation = end.Conversation
 	}
 	return &x, nil
+}
+
+// waitFor waits for the end of the agent, which ends at the limits of its step.
+func (a *Agent) waitFor(r *execution, proc executors.Process) *outcome {
+	over, reached := make(chan struct{}), make(chan string, 1)
+	go func() { reached <- a.limited(r, r.engine.local.Log(r.row.LogID), over) }()
+	end := r.waitFor(proc, func() {
+		if a.Started != nil {
+			a.Started(proc.Contained())
+		}
+	})
+	close(over)
+	if why := <-reached; why != "" && end.State == task.Stopped {
+		end.State, end.OverLimit, end.Error = task.Failed, true, new("It was ended by a limit of the step: "+why)
+	}
+	return end
 }
 
 // await waits for a slot, unless the execution has one. It returns nil once it has one, otherwise how the

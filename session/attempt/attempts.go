@@ -56,6 +56,7 @@ func (e *Engine) attemptDetails(
 		Agent:           a.State,
 		Open:            a.State.Open(),
 		Workspace:       a.Workspace,
+		Contained:       x.Contained,
 		ExitCode:        x.ExitCode,
 		StartedAt:       board.StampOrNull(x.StartedAt),
 		EndedAt:         board.StampOrNull(x.EndedAt),

@@ -110,6 +110,9 @@ func (r *execution) lead() {
 		end = r.waitFor(proc, begun)
 	}
 	if end.fate.recorded() {
+		if proc != nil && proc.Contained() != "" { // the worktrees may have private git folders
+			r.takeCommits()
+		}
 		saved() // before the end is on the board: after that nobody reads any more
 	}
 	r.finish(end)
@@ -151,7 +154,9 @@ func (r *execution) waitFor(proc executors.Process, began func()) *outcome {
 	})
 
 	if at := proc.StartedAt(); !at.IsZero() {
-		err := r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, at) })
+		err := r.record(func(ctx context.Context, b store.Board) error {
+			return r.recordStart(ctx, b, at, proc.Contained())
+		})
 		switch {
 		case errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrNotFound):
 			r.stop() // another process ended or deleted it
@@ -330,8 +335,8 @@ func (r *execution) record(f func(context.Context, store.Board) error) error {
 	}
 }
 
-func (r *execution) recordStart(ctx context.Context, b store.Board, at time.Time) error {
-	if _, err := b.StartExecution(ctx, r.row.ID, r.row.Executor, at); err != nil {
+func (r *execution) recordStart(ctx context.Context, b store.Board, at time.Time, contained string) error {
+	if _, err := b.StartExecution(ctx, r.row.ID, r.row.Executor, contained, at); err != nil {
 		return err
 	}
 	if r.row.StepID == "" {

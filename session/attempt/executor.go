@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -11,8 +12,10 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/executors"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/contain"
 	"deepwork/session/store"
 )
 
@@ -25,6 +28,7 @@ func (e *Engine) executor(name string) executors.Executor {
 		Local:      e.local,
 		Name:       name,
 		Root:       e.Root(),
+		State:      e.State().Dir,
 		Config:     e.Config,
 		Registered: e.registered(),
 	}
@@ -132,6 +136,45 @@ func logsOf(ctx context.Context, b store.View, attempt string) ([]logRef, error)
 		logs = append(logs, logOfExecution(&x))
 	}
 	return logs, err
+}
+
+// Refused returns what the logs of an attempt, or of a run's agents, have of connections that contained agents were
+// refused, in the order of time.
+func (e *Engine) Refused(ctx context.Context, who session.Caller, t board.Target) (all []runner.Entry, err error) {
+	b, id, err := e.ViewOfAttempt(ctx, who, t)
+	if err != nil {
+		return nil, err
+	}
+	a, err := b.Attempt(ctx, id)
+	if err != nil {
+		return nil, board.AttemptFault("reading the attempt", err, id)
+	}
+	logs, err := logsOf(ctx, b, id)
+	if err != nil {
+		return nil, err
+	}
+	for i, log := range logs {
+		if slices.Contains(logs[:i], log) || log.id != a.ID && a.Elsewhere(e.Here) {
+			continue
+		}
+		for after := int64(-1); ; {
+			entries, next, err := e.tail(ctx, b, a, log, &after, runner.MaxTail, 0)
+			if err != nil {
+				return nil, fmt.Errorf("reading a log of the attempt: %w", err)
+			}
+			if len(entries) == 0 {
+				break
+			}
+			for _, x := range entries {
+				if x.Stream == runner.System && strings.HasPrefix(x.Text, contain.Refused) {
+					all = append(all, x)
+				}
+			}
+			after = next
+		}
+	}
+	slices.SortStableFunc(all, func(x, y runner.Entry) int { return x.Time.Compare(y.Time) })
+	return all, nil
 }
 
 // removeLogs removes the logs of deleted attempts.

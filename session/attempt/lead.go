@@ -46,7 +46,7 @@ func (r *execution) leadRun() *outcome {
 
 // recordLead records that the run has a leader.
 func (r *execution) recordLead() error {
-	return r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, time.Now()) })
+	return r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, time.Now(), "") })
 }
 
 // beginLead prepares what a leader needs, or says why it cannot lead.
@@ -225,7 +225,8 @@ func (l *Lead) endAgents(ctx context.Context) error {
 	}
 
 	ending.Wait()
-	return errors.Join(append(errs, os.RemoveAll(l.execution.engine.State().MCP(l.Attempt.ID)))...)
+	return errors.Join(append(errs, os.RemoveAll(l.execution.engine.State().MCP(l.Attempt.ID)),
+		os.RemoveAll(l.judges()))...)
 }
 
 // endAgent ends an agent of a dead leader.
@@ -241,7 +242,7 @@ func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
 			}
 			end = outcomeOf(exit)
 			if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what the agent used counts
-				if err := r.recordStart(ctx, l.records, at); err != nil {
+				if err := r.recordStart(ctx, l.records, at, p.Contained()); err != nil {
 					return err
 				}
 			}
@@ -270,6 +271,7 @@ type Lead struct {
 
 	execution *execution
 	records   store.Board
+	contained containment
 }
 
 // Save records the run.

@@ -20,6 +20,7 @@ import (
 	"deepwork/session/attempt/executors"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
+	"deepwork/session/contain"
 	"deepwork/session/store"
 )
 
@@ -116,6 +117,7 @@ func (r *execution) prepare() (agent *choice, w executors.Work, end *outcome) {
 		Prompt:    r.row.Prompt,
 		OfProject: e.ofProject(a),
 		Env:       e.environment(cfg, a.ID),
+		Contain:   e.containIn(a),
 	}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, w, r.couldNot("starting the agent", err)
@@ -258,6 +260,11 @@ func (e *Engine) makeWorktrees(
 			TargetBranch: repo.TargetBranch,
 			Copy:         files,
 			Setup:        setup,
+		}
+		if cfg.Contained(a.Executor, a.Run != nil).Mode == config.ContainRequired {
+			trees[i].Contain = func(ctx context.Context, dir string) (*contain.Plan, error) {
+				return e.planSetup(ctx, cfg, a, dir)
+			}
 		}
 
 		if repo.RepoPath == e.Root() { // where files were approved; a branch may contain others

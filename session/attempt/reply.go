@@ -61,6 +61,7 @@ type AttemptReply struct {
 	Open         bool              `json:"-"` // it has not ended
 	WaitsForSlot bool              `json:"-"` // as many agents work as may work at once
 	Workspace    string            `json:"-"` // the folder in which its agent works, absolute
+	Contained    string            `json:"-"` // under what its agent last ran; see task.Execution
 	Why          string            `json:"-"` // why its agent has not completed its work, in a sentence
 
 	Going `json:"-"`

@@ -175,6 +175,7 @@ type remote struct {
 }
 
 func (p *remote) StartedAt() time.Time { return p.job.Started }
+func (p *remote) Contained() string    { return "" }
 func (p *remote) Ended() bool          { return p.job.Exit != nil }
 
 func (p *remote) Wait(ctx context.Context) (runner.Exit, error) { return p.exit(ctx, "GET", "/end") }

@@ -120,7 +120,7 @@ func (s *server) brings(state task.AttemptState) {
 	s.t.Helper()
 	records := testkit.Get(s.Store(ctx)).Must(s.t)
 	x := testkit.Get(records.ClaimNext(ctx, "0011223344556677", 9, nil, task.Limits{})).Must(s.t)
-	testkit.Get(records.StartExecution(ctx, x.ID, "TEST", time.Time{})).Must(s.t)
+	testkit.Get(records.StartExecution(ctx, x.ID, "TEST", "", time.Time{})).Must(s.t)
 	if state != task.Running {
 		_, _, err := records.EndExecution(ctx, x.ID,
 			task.Ending{State: state, Task: map[task.AttemptState]task.Status{task.Completed: task.InReview}[state]})

@@ -84,8 +84,9 @@ type RunStep struct {
 	Error        *string        `json:"error" jsonschema:"why it failed"`
 	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used"`
 
-	LogID string `json:"-"` // the name of its log
-	Why   string `json:"-"` // why it has not completed its work, in a sentence
+	LogID     string `json:"-"` // the name of its log
+	Contained string `json:"-"` // under what it ran; see task.Execution
+	Why       string `json:"-"` // why it has not completed its work, in a sentence
 }
 
 // Tags implements fieldtag.Tagger.
@@ -275,6 +276,7 @@ func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, err
 			Error:        x.Error,
 			Cost:         each[x.ID],
 			LogID:        x.LogID,
+			Contained:    x.Contained,
 			Why:          WhyOf(&x).Sentence(),
 		})
 	}

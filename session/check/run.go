@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/catalog/trust"
 	"deepwork/gate"
+	"deepwork/session/contain"
 	"deepwork/session/judging"
 )
 
@@ -24,6 +25,11 @@ type Runner struct {
 	Allowed func(ctx context.Context, s *Subject, c *job.StepCheck) error
 	// Program returns the path of a program that is given by name only.
 	Program func(name string) (string, error)
+	// Contain returns what a check of a subject gets if it is to be contained, and a function that is called when the
+	// check has ended; a nil plan means that it is not. nil contains none.
+	Contain func(
+		ctx context.Context, s *Subject,
+	) (p *contain.Plan, refused func(contain.Refusal), end func(), err error)
 	// Secrets returns the environment variables that checks do not get.
 	Secrets func() []string
 }
@@ -192,13 +198,31 @@ func (r *Runner) start(ctx context.Context, s *Subject, k *job.StepCheck) (o pro
 	withheld := slices.DeleteFunc(slices.Clone(r.Secrets()), func(name string) bool {
 		return slices.Contains(k.PassEnv, name)
 	})
-	o, err = process.Contain(ctx, process.Contained{
+	what := process.Contained{
 		Command: command,
 		Dir:     dir,
 		Env:     append(gate.Environment(dir, withheld), telemetry.Environment(telemetry.Current(ctx))...),
 		Timeout: k.Limit(),
 		Output:  keptOutput,
-	})
+	}
+	contained := false
+	if r.Contain != nil {
+		p, refused, end, failed := r.Contain(ctx, s)
+		if failed != nil {
+			return o, failed
+		}
+		if contained = p != nil; contained {
+			defer end()
+			p.Dir = dir
+			p.Env = append(p.Env, gate.ReviewEnv+"=1")
+			p.Env = process.With(p.Env, contain.Passed(k.PassEnv)...)
+			what.Command[0] = p.Program(command[0])
+			o, err = p.Try(ctx, what, refused)
+		}
+	}
+	if !contained {
+		o, err = process.Contain(ctx, what)
+	}
 	if err != nil && ctx.Err() != nil {
 		return o, context.Cause(ctx)
 	}

@@ -152,6 +152,19 @@ func (p *Plan) Run(ctx context.Context, spec process.Spec, refused func(Refusal)
 	return process.Run(ctx, spec)
 }
 
+// Attach runs a contained program at the terminal of this process until it ends.
+func (p *Plan) Attach(ctx context.Context, command []string, refused func(Refusal)) error {
+	b, err := p.Open(command, refused)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	cmd := exec.CommandContext(ctx, b.Command[0], b.Command[1:]...)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", b.Env, b.Files
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
 // bubblewraps are the places of bubblewrap: distributions allow it user namespaces by its path.
 var bubblewraps = []string{"/usr/bin/bwrap", "/run/current-system/sw/bin/bwrap"}
 

@@ -40,6 +40,12 @@ func (p *Plan) Run(context.Context, process.Spec, func(Refusal)) (process.Result
 	return process.Result{ExitCode: -1}, err
 }
 
+// Attach returns an error.
+func (p *Plan) Attach(context.Context, []string, func(Refusal)) error {
+	_, _, err := find()
+	return err
+}
+
 // Check returns an *Unavailable.
 func Check(context.Context) (*Plan, error) {
 	_, _, err := find()

@@ -28,6 +28,7 @@ func (p *Plan) Describe() (rows [][2]string) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
+	names = slices.Compact(names)
 	var ports []string
 	for _, port := range p.Forward {
 		ports = append(ports, strconv.Itoa(port))

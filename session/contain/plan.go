@@ -98,7 +98,7 @@ func New(dir string) (*Plan, error) {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
 	p.Mounts = append(p.Mounts, Mount{Path: ownSelf, Source: self})
-	p.Env = append(passed(basicEnv), "HOME="+p.Home, "TMPDIR=/tmp")
+	p.Env = append(Passed(basicEnv), "HOME="+p.Home, "TMPDIR=/tmp")
 	return p, nil
 }
 
@@ -108,8 +108,8 @@ var basicEnv = []string{
 	"LOGNAME", "SHELL",
 }
 
-// passed returns those of some variables that are set.
-func passed(names []string) (env []string) {
+// Passed returns those of some variables that are set.
+func Passed(names []string) (env []string) {
 	for _, name := range names {
 		if value, set := os.LookupEnv(name); set {
 			env = append(env, name+"="+value)
@@ -160,12 +160,16 @@ func (p *Plan) sees(path string) bool {
 }
 
 // UseCache gives the program a folder for the caches of compilers and package managers, and for large temporary
-// files.
-func (p *Plan) UseCache(folder string) {
+// files. It creates the folder.
+func (p *Plan) UseCache(folder string) error {
+	if err := os.MkdirAll(filepath.Join(folder, "tmp"), 0o700); err != nil {
+		return err
+	}
 	at := filepath.Join(p.Home, ".cache")
 	p.Mounts = append(p.Mounts, Mount{Path: at, Source: folder, Write: true})
 	p.Env = process.With(p.Env, "XDG_CACHE_HOME="+at, "GOPATH="+at+"/go", "GOFLAGS=-modcacherw",
 		"npm_config_cache="+at+"/npm", "CARGO_HOME="+at+"/cargo", "TMPDIR="+at+"/tmp")
+	return nil
 }
 
 // Reach lets the program connect to hosts, and to ports of this machine.

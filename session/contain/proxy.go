@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"deepwork/catalog/hosts"
 )
@@ -25,6 +26,9 @@ type Refusal struct {
 	// Allow is what allows it, as in the list allow of the config; "" means that nothing does.
 	Allow string `json:"allow,omitempty"`
 }
+
+// Refused begins what the log of a program says about a refused connection.
+const Refused = "refused "
 
 const (
 	maxConnections = 256
@@ -147,10 +151,44 @@ func (r *Refusal) Error() string {
 	return said
 }
 
+// maxNoted is how many targets of refused connections of one program are noted.
+const maxNoted = 200
+
+// Once returns a function that passes on the first refusal of each target, and a limited number of them.
+func Once(note func(Refusal)) func(Refusal) {
+	var mu sync.Mutex
+	noted := map[string]bool{}
+	return func(r Refusal) {
+		mu.Lock()
+		news := !noted[r.Target] && len(noted) < maxNoted
+		if news {
+			noted[r.Target] = true
+		}
+		mu.Unlock()
+		if news {
+			note(r)
+		}
+	}
+}
+
+// Note returns what the log of a program says about it.
+func (r *Refusal) Note() string {
+	said := Refused + fmt.Sprintf("%s: %s", r.Target, r.Why)
+	if r.Allow != "" {
+		said += fmt.Sprintf("; to allow it: contain: {allow: [%q]}", r.Allow)
+	}
+	return said
+}
+
 // connect connects to a host that is allowed. The error is a *Refusal for others.
 func (r *relay) connect(target string) (net.Conn, error) {
 	refuse := func(why, allow string) error {
-		shown := strings.ToValidUTF8(target[:min(len(target), 300)], "?")
+		shown := strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return '?'
+			}
+			return r
+		}, target[:min(len(target), 300)])
 		return &Refusal{At: time.Now().UTC(), Target: shown, Why: why, Allow: allow}
 	}
 	at, permitted, err := r.allow.Permits(target)

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	definition "deepwork/catalog/job"
@@ -75,7 +76,10 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 		a.Env = c.Env
 		a.MCP = c.MCP
 		a.Called = c.Called
-		a.Started = func() { d.attemptLead.Note("step %s: started with %s", j.step, a.Execution.Executor) }
+		a.Started = func(contained string) {
+			d.attemptLead.Note("step %s: started with %s", j.step, strings.TrimSuffix(
+				a.Execution.Executor+", "+contained, ", "))
+		}
 		d.agents[j.stepRef] = x
 		delete(d.before, j.stepRef)
 		d.running.Go(func() {

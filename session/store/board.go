@@ -263,8 +263,9 @@ type Board interface {
 	// never before the execution was made). The execution and its attempt are then running, and the execution
 	// belongs to the attempt's session, which is made if there is none. It does nothing if the execution is
 	// already running. ErrEnded: it has ended meanwhile, and the process must be ended, too; ErrInvalid:
-	// nobody has claimed it. An execution for a step changes nothing else, and has no session.
-	StartExecution(ctx context.Context, executionID, executor string, since time.Time) (*task.Session, error)
+	// nobody has claimed it. An execution for a step changes nothing else, and has no session. contained says under
+	// what the process was started, or is "".
+	StartExecution(ctx context.Context, executionID, executor, contained string, since time.Time) (*task.Session, error)
 	// EndExecution records the end of an execution, its attempt and the task, in one transaction. If the
 	// execution completed or failed, a queued follow-up of its session becomes the next, waiting, execution,
 	// which is returned, and the task is inprogress; if it was stopped or interrupted, or had been asked to

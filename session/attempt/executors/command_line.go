@@ -23,6 +23,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/codes"
+	"deepwork/session/contain"
 )
 
 // A CommandLine is the Executor for a name in the config, or for a well-known one: its agents are processes
@@ -31,6 +32,7 @@ type CommandLine struct {
 	Local      // where its records are
 	Name       string
 	Root       string // of the project, absolute
+	State      string // the folder of its state, which has the homes and caches of contained agents
 	Config     func(context.Context) (*config.Config, error)
 	Registered []string // the names of other kinds of executors, which errors also list
 }
@@ -55,7 +57,10 @@ func (c CommandLine) Describe(ctx context.Context, variant *string) (a Abilities
 	_, missing := trust.Find(r.root, r.Command[0])
 	a.Program, a.Available = r.program(r.Command), missing == nil
 	a.Continues = r.Continues
-	a.Names = r.Continues && r.Names(c.Name)
+	if c := cfg.Contained(c.Name, true); c.Mode == config.ContainRequired && c.Home == config.HomeNew {
+		a.Continues = false // its conversations are gone with its home
+	}
+	a.Names = a.Continues && r.Names(c.Name)
 	a.Reports = r.Reports()
 	if r.Prompt == config.PromptArgument {
 		a.MaxPrompt = MaxArgument()
@@ -91,6 +96,9 @@ func (c CommandLine) ready(ctx context.Context, w Work) (*recipe, error) {
 	if err := r.check(w.Prompt); err != nil {
 		return nil, err
 	}
+	if err := c.checkContained(ctx, cfg, w); err != nil {
+		return nil, err
+	}
 	if w.OfProject && w.Workspace != "" { // a branch may contain other scripts than the approved ones
 		return r, r.allowed(w.Workspace, w.resumes())
 	}
@@ -103,18 +111,41 @@ func (c CommandLine) Start(ctx context.Context, w Work) (Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg, err := c.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
 
+	if cfg.Contained(c.Name, w.MCP != nil).Mode == config.ContainRequired {
+		// The workspace is made ready only for an agent that was not started yet.
+		if p, err := c.Local.Find(ctx, w.Log, w.Execution); !errors.Is(err, ErrNoRun) {
+			return p, err
+		}
+	}
+	spec := runner.Spec{Work: w.Workspace}
+	spec.Command, spec.Stdin = r.give(w.Prompt, w.resumes())
+	if spec.Contain, err = c.contained(ctx, cfg, r, w); err != nil {
+		return nil, err
+	}
+	if spec.Contain != nil {
+		spec.Contained = spec.Contain.String()
+		spec.Command[0] = spec.Contain.Program(spec.Command[0])
+		return c.Local.Start(ctx, w.Log, w.Execution, spec)
+	}
+
+	if cfg.Contained(c.Name, w.MCP != nil).Mode == config.ContainOuter {
+		spec.Contained = contain.Outer
+	}
 	env := w.Env
 	if r.Telemetry {
 		env = telemetry.WithReceiver(env)
 	}
-	spec := runner.Spec{Work: w.Workspace, Env: append(process.Without(r.Env, config.JobsFoldersEnv), env...)}
+	spec.Env = append(process.Without(r.Env, config.JobsFoldersEnv), env...)
 	for _, kv := range r.Env {
 		if jobs, ok := strings.CutPrefix(kv, config.JobsFoldersEnv+"="); ok {
 			spec.Env = append(spec.Env, JobsFolders(c.Root, jobs))
 		}
 	}
-	spec.Command, spec.Stdin = r.give(w.Prompt, w.resumes())
 	return c.Local.Start(ctx, w.Log, w.Execution, spec)
 }
 

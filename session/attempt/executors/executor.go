@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"deepwork/session/attempt/runner"
+	"deepwork/session/contain"
 )
 
 // An Executor runs coding agents: each works on a prompt in a workspace, and outlives this process. The
@@ -64,6 +65,8 @@ type Work struct {
 	MCP            *MCP     // the server to which the agent of a step reports
 	Model          string   // that it uses; "" means that of its own settings
 	Env            []string // for the agent: NAME=value sets a variable, NAME alone removes it
+	// Contain makes the workspace ready for an agent that is contained by a plan; nil means that this is not possible.
+	Contain func(context.Context, *contain.Plan) error
 }
 
 // resumes reports whether a work continues a conversation.
@@ -73,6 +76,8 @@ func (w *Work) resumes() bool { return w.Continue || w.Conversation != "" }
 type Process interface {
 	// StartedAt returns when the agent was started, or zero if it never was.
 	StartedAt() time.Time
+	// Contained says under what the agent was started, such as "contained (bubblewrap 0.11.0; 3 hosts)", or returns "".
+	Contained() string
 	// Ended reports whether the agent's end was already recorded when it was found.
 	Ended() bool
 	// Wait waits until the agent has ended and its end is recorded.

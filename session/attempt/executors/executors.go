@@ -14,8 +14,10 @@ package executors
 import (
 	"cmp"
 	"maps"
+	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"deepwork/actor/xslices"
@@ -273,6 +275,15 @@ const MCPName = "deepwork-run"
 type MCP struct {
 	File string // in the form of .mcp.json; absolute
 	URL  string
+}
+
+// port returns the port of this machine at which the server is.
+func (m *MCP) port() (int, error) {
+	u, err := url.Parse(m.URL)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(u.Port())
 }
 
 // TokenEnv is the variable with the bearer token for an MCP.

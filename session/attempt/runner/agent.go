@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor/process"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/contain"
 )
 
 const (
@@ -27,6 +28,7 @@ type agent struct {
 	child    *process.Child
 	log      *logFile
 	out, err *process.Lines
+	box      *contain.Box // in which it runs, nil if it is not contained
 
 	mu      sync.Mutex
 	summary *summary // guarded by mu
@@ -34,19 +36,30 @@ type agent struct {
 
 // startAgent starts the command of a Spec, or returns why it cannot.
 func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
-	for _, kv := range spec.Env {
-		// The program is looked up in the agent's own PATH.
-		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
-			os.Setenv("PATH", path)
-		}
-	}
-
 	a = &agent{log: log, summary: newSummary()}
 	a.out, a.err = a.lines(Stdout), a.lines(Stderr)
-	child, err := process.Spawn(process.Spec{
-		Command: spec.Command, Dir: spec.Work, Stdin: spec.Stdin, Descendants: true,
-		Env: process.With(append(os.Environ(), "PWD="+spec.Work), spec.Env...),
-	}, a.out, a.err)
+	start := process.Spec{Command: spec.Command, Dir: spec.Work, Stdin: spec.Stdin, Descendants: true}
+	if spec.Contain != nil {
+		var err error
+		refused := contain.Once(func(r contain.Refusal) { log.system("%s", r.Note()) })
+		if a.box, err = spec.Contain.Open(spec.Command, refused); err != nil {
+			return nil, err.Error()
+		}
+		start.Command, start.Env, start.Files, start.Dir = a.box.Command, a.box.Env, a.box.Files, "/"
+	} else {
+		for _, kv := range spec.Env {
+			// The program is looked up in the agent's own PATH.
+			if path, ok := strings.CutPrefix(kv, "PATH="); ok {
+				os.Setenv("PATH", path)
+			}
+		}
+		start.Env = process.With(append(os.Environ(), "PWD="+spec.Work), spec.Env...)
+	}
+
+	child, err := process.Spawn(start, a.out, a.err)
+	if err != nil && a.box != nil {
+		a.box.Close()
+	}
 	if errors.Is(err, exec.ErrNotFound) {
 		return nil,
 			fmt.Sprintf("the program %q is not in PATH; install it, or name another command for this executor in the "+
@@ -115,6 +128,9 @@ func (a *agent) watch(dir string, recorded error) (e Exit) {
 	if a.child.Close() {
 		a.log.system("something that it has started does not end, or holds its output open")
 		e.Left = true
+	}
+	if a.box != nil {
+		a.box.Close()
 	}
 
 	a.out.End()

@@ -38,6 +38,7 @@ type startedRecord struct {
 	Boot      string    `json:"boot"` // the boot of the system to which the numbers belong
 	StartedAt time.Time `json:"started_at"`
 	LogFrom   int64     `json:"log_from"` // the index of the run's first log entry
+	Contained string    `json:"contained,omitempty"`
 }
 
 func exists(dir, name string) bool {

@@ -36,6 +36,14 @@ func (p *Process) StartedAt() time.Time {
 	return p.started.StartedAt
 }
 
+// Contained returns that of the run's Spec.
+func (p *Process) Contained() string {
+	if p.started == nil {
+		return ""
+	}
+	return p.started.Contained
+}
+
 // Ended reports whether the run had already ended when it was found.
 func (p *Process) Ended() bool { return p.exit != nil }
 

@@ -21,6 +21,7 @@ import (
 
 	"deepwork/actor/process"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/contain"
 	"deepwork/session/git"
 )
 
@@ -36,6 +37,10 @@ type Spec struct {
 	Work    string   `json:"work"`            // working directory, absolute
 	Env     []string `json:"env,omitempty"`   // changes for process.With
 	Stdin   []byte   `json:"stdin,omitempty"` // the agent's standard input
+	// Contain, if not nil, is what the agent gets. Its working directory and environment count.
+	Contain *contain.Plan `json:"contain,omitempty"`
+	// Contained says, for people, under what it runs, such as "contained (bubblewrap 0.11.0; 3 hosts)", or is "".
+	Contained string `json:"contained,omitempty"`
 }
 
 // An Exit says how a run ended.

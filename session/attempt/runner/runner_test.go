@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -65,6 +66,13 @@ func child(mode string) int {
 		fmt.Println("   ")
 		code, _ := strconv.Atoi(arg)
 		return code
+	case "connect": // twice to one host
+		for range 2 {
+			if r, err := http.Get("http://" + arg); err == nil {
+				fmt.Println(r.Status)
+				r.Body.Close()
+			}
+		}
 	case "noread":
 	case "lines":
 		n, _ := strconv.Atoi(arg)

@@ -71,7 +71,8 @@ func shim(dir string) error {
 	if _, asked := requestedStop(dir); asked {
 		return notStarted(dir, log, now, "it was stopped before it began")
 	}
-	mark := startedRecord{ShimPID: os.Getpid(), Boot: process.Boot(), StartedAt: now, LogFrom: log.next}
+	mark := startedRecord{ShimPID: os.Getpid(), Boot: process.Boot(), StartedAt: now, LogFrom: log.next,
+		Contained: spec.Contained}
 	if err := writeJSON(dir, startedFile, &mark); err != nil {
 		return notStarted(dir, log, now, fmt.Sprintf("its start could not be recorded: %v", err))
 	}
@@ -87,6 +88,9 @@ func shim(dir string) error {
 		process.Answer("")
 	}
 	log.system("started %s as process %d", spec.Command[0], mark.PID)
+	if spec.Contained != "" {
+		log.system("it is %s", spec.Contained)
+	}
 	e := a.watch(dir, recorded)
 	e.StartedAt, e.EndedAt = now, endOf(now, e.EndedAt)
 	log.system("%s", describe(&e))

@@ -49,7 +49,7 @@ func jailOf(t testing.TB, repo string) *jail {
 func (j *jail) start() {
 	j.t.Helper()
 	j.plan = testkit.Get(contain.New(j.path)).Must(j.t)
-	must(j.t, j.k.Contain(j.t.Context(), j.plan, j.path))
+	must(j.t, j.k.Contain(j.t.Context(), j.plan, false, j.path))
 }
 
 // try runs a script as the agent does.
@@ -204,6 +204,60 @@ func TestAnOperationInProgressIsKept(t *testing.T) {
 	must(t, j.k.Take(t.Context(), j.path))
 	testkit.Get(j.k.Merge(t.Context(), Landing{Path: j.path, Target: "main", Way: WayMerge})).Must(t)
 	testkit.Contains(t, gitIn(t, j.repo, "log", "--format=%s", "main"), "two")
+}
+
+// A merge with conflicts, which was begun outside, is finished or undone by the contained agent.
+func TestAMergeIsResolvedContained(t *testing.T) {
+	for script, want := range map[string]string{
+		"echo z >a.txt; git commit -qam resolved": "resolved",
+		"git merge --abort":                       "ours",
+	} {
+		j := newJail(t)
+		j.start()
+		j.run("echo x >a.txt; git commit -qam ours")
+		must(t, j.k.Take(t.Context(), j.path))
+		gitIn(t, j.repo, "switch", "-q", "main")
+		testkit.Write(t, filepath.Join(j.repo, "a.txt"), "other\n")
+		gitIn(t, j.repo, "commit", "-qam", "theirs")
+		testkit.Get(j.k.Update(t.Context(), Landing{Path: j.path, Target: "main", Way: WayMerge})).Must(t)
+		j.start()
+		testkit.Contains(t, j.run("git status"), "both modified")
+		testkit.True(t, testkit.Get(j.k.Status(t.Context(), j.path, "", "main")).Must(t).Merging, "it is merging")
+		j.run(script)
+		must(t, j.k.Take(t.Context(), j.path))
+		testkit.Equal(t, strings.TrimSpace(gitIn(t, j.path, "log", "-1", "--format=%s")), want)
+		st := testkit.Get(j.k.Status(t.Context(), j.path, "", "main")).Must(t)
+		testkit.True(t, !st.Merging, "it is still merging after %s", script)
+	}
+}
+
+// Programs that work beside an agent have its private git folder, and what they commit comes out with it.
+func TestSharedContainment(t *testing.T) {
+	j := newJail(t)
+	j.start()
+	j.run("echo x >f; git add f; git commit -qm one")
+	first := j.plan
+	j.plan = testkit.Get(contain.New(j.path)).Must(t)
+	must(t, j.k.Contain(t.Context(), j.plan, true, j.path))
+	j.run("git log -1 --format=%s | grep -q one; echo y >g; git add g; git commit -qm two")
+	j.plan = first
+	j.run("git log -1 --format=%s | grep -q two")
+	must(t, j.k.Take(t.Context(), j.path))
+	testkit.Contains(t, gitIn(t, j.repo, "log", "--format=%s", "work"), "two")
+}
+
+// A setup command of a contained attempt is contained, and what it commits is on the branch.
+func TestSetupIsContained(t *testing.T) {
+	needContain(t)
+	repo, secret := newRepo(t), filepath.Join(t.TempDir(), "secret")
+	testkit.Write(t, secret, "x")
+	k := New(Options{Dir: filepath.Join(t.TempDir(), "worktrees")})
+	tree := Tree{RepoID: "r", Name: "repo", Repo: repo, TargetBranch: "main",
+		Setup:   []string{"/bin/sh", "-ec", `test ! -e "$0"; echo x >f; git add f; git commit -qm setup`, secret},
+		Contain: func(_ context.Context, dir string) (*contain.Plan, error) { return contain.New(dir) }}
+	made := testkit.Get(k.Create(t.Context(), "a", "work", []Tree{tree}, nil)).Must(t)
+	testkit.Equal(t, strings.TrimSpace(gitIn(t, made[0].Path, "log", "-1", "--format=%s")), "setup")
+	testkit.Equal(t, gitIn(t, made[0].Path, "status", "--short"), "", "uncommitted")
 }
 
 // BenchmarkContainedStart compares a program that ends at once under bubblewrap alone, contained with its private git

@@ -19,6 +19,7 @@ import (
 	"deepwork/actor/process"
 	"deepwork/actor/xslices"
 	"deepwork/session"
+	"deepwork/session/contain"
 	"deepwork/session/git"
 )
 
@@ -170,7 +171,7 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 		return err
 	}
 	k.atPoint("copied " + e.Name)
-	if err := k.setup(ctx, e, env); err != nil {
+	if err := k.setup(ctx, j, e, env); err != nil {
 		return err
 	}
 	return git.CheckFilters(ctx, call(e.Path, admin)) // the setup may have made them, as git lfs install --local does
@@ -210,8 +211,8 @@ func (k *Keeper) add(ctx context.Context, j *journal, e *record) error {
 	return nil
 }
 
-// setup runs the setup command in its own process group.
-func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
+// setup runs the setup command in its own process group, or contained.
+func (k *Keeper) setup(ctx context.Context, j *journal, e *record, env []string) error {
 	if len(e.Setup) == 0 {
 		return nil
 	}
@@ -222,15 +223,40 @@ func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
 			return err
 		}
 	}
-	_, err := process.Run(ctx, process.Spec{
-		Command: e.Setup, Dir: dir, Env: process.With(git.Environ(), env...), StdoutLimit: setupOutput,
-	})
+	spec := process.Spec{Command: e.Setup, Dir: dir, Env: process.With(git.Environ(), env...), StdoutLimit: setupOutput}
+	var err error
+	if e.Contain == nil {
+		_, err = process.Run(ctx, spec)
+	} else {
+		err = k.setupContained(ctx, j, e, spec)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSetup, err)
 	}
 
 	k.atPoint("setup " + e.Name)
 	return nil
+}
+
+func (k *Keeper) setupContained(ctx context.Context, j *journal, e *record, spec process.Spec) error {
+	p, err := e.Contain(ctx, spec.Dir)
+	if err != nil {
+		return err
+	}
+	v, err := j.view(ctx, e.Path)
+	if err == nil {
+		err = k.containOne(ctx, p, v, false)
+	}
+	if err != nil {
+		return err
+	}
+	if filepath.IsAbs(spec.Command[0]) {
+		spec.Command = append([]string{p.Program(spec.Command[0])}, spec.Command[1:]...)
+	}
+	_, err = p.Run(ctx, spec, func(r contain.Refusal) {
+		k.log.Warn("the setup command was "+r.Note(), "repo", e.Name)
+	})
+	return errors.Join(err, k.take(ctx, j, e))
 }
 
 // A copier copies files of a checkout into one of its worktrees. Both are opened as roots, so that no symlink

@@ -42,6 +42,7 @@ import (
 	"unicode/utf8"
 
 	"deepwork/actor/durable"
+	"deepwork/session/contain"
 )
 
 // Options configure a Keeper.
@@ -104,6 +105,8 @@ type Tree struct {
 	Setup        []string `json:"setup,omitempty"` // a command run in it; nil means none
 	// Allowed is called before Setup is run in dir; Create returns its error. nil allows it.
 	Allowed func(dir string) error `json:"-"`
+	// Contain returns the plan in which Setup is run in dir; nil means that it is not contained.
+	Contain func(ctx context.Context, dir string) (*contain.Plan, error) `json:"-"`
 }
 
 // A Made is a worktree that was created.

@@ -21,7 +21,8 @@ const (
 
 	fromExecutions = `id, attempt_id, log_id, session_id, coalesce(workflow_session_id, '') AS ` +
 		`workflow_session_id, coalesce(step_id, '') AS step_id,
-		conversation, limited_until, over_limit, follow_up, executor, variant, state, coalesce(owner, '') AS owner, ` +
+		conversation, limited_until, over_limit, follow_up, executor, variant, contained, state, ` +
+		`coalesce(owner, '') AS owner, ` +
 		`stop_asked, exit_code, created_at, started_at, ended_at,
 		machine_id, machine_name, root, step_id IS NULL AND ` + isLeader + ` AS lead FROM executions `
 
@@ -247,7 +248,7 @@ func (b board) Adopt(ctx context.Context, executionID, from, to string) (bool, e
 }
 
 func (b board) StartExecution(
-	ctx context.Context, executionID, executor string, since time.Time,
+	ctx context.Context, executionID, executor, contained string, since time.Time,
 ) (*task.Session, error) {
 	return write(ctx, b, "starting an execution", func(t Tx) (s *task.Session) {
 		e := t.execution(executionID)
@@ -266,8 +267,8 @@ func (b board) StartExecution(
 		}
 
 		t.changed(store.AttemptChanged, e.AttemptID)
-		t.Exec(`UPDATE executions SET state = ?, session_id = ?, started_at = coalesce(started_at, ?) WHERE id = ?`,
-			task.Running, conversation, t.clampTime(e.CreatedAt, since), executionID)
+		t.Exec(`UPDATE executions SET state = ?, session_id = ?, contained = ?, started_at = coalesce(started_at, ?) `+
+			`WHERE id = ?`, task.Running, conversation, contained, t.clampTime(e.CreatedAt, since), executionID)
 		return s
 	})
 }

@@ -75,7 +75,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		"run":       b.SetRun(ctx, "x", json.RawMessage(`{}`)),
 		"workflow":  b.SetWorkflow(ctx, "x", task.WorkflowProgress{}),
 		"push":      b.SetPushError(ctx, "x", nil),
-		"start":     second(b.StartExecution(ctx, "x", "X", time.Time{})),
+		"start":     second(b.StartExecution(ctx, "x", "X", "", time.Time{})),
 		"end":       ended(b.EndExecution(ctx, "x", task.Ending{State: task.Stopped})),
 		"release":   second(b.Release(ctx, "x", "one", false)),
 		"stop":      second(b.Stop(ctx, "x")),
@@ -154,7 +154,7 @@ func TestDeleteTask(t *testing.T) {
 	refused("waiting")
 	e := claimed(t, b, 1)
 	refused("starting")
-	session := testkit.Get(b.StartExecution(t.Context(), e.ID, "X", time.Time{})).Must(t)
+	session := testkit.Get(b.StartExecution(t.Context(), e.ID, "X", "", time.Time{})).Must(t)
 	refused("running")
 	end(t, b, e, task.Ending{State: task.Completed})
 	for range 2 {
@@ -186,7 +186,7 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 		try(t, b, addTask(t, b, p, "one"))
 		x := claimed(t, b, 1)
 		clock.forward(time.Minute - back)
-		testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "X", x.CreatedAt.Add(since))))
+		testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "X", "", x.CreatedAt.Add(since))))
 		clock.forward(time.Minute)
 		ending := task.Ending{State: task.Completed}
 		if ended != 0 {
@@ -265,7 +265,7 @@ func endStep(t testing.TB, b board, id string) {
 
 func startStep(t testing.TB, b board, id string, at time.Time) {
 	t.Helper()
-	testkit.Must(t, second(b.StartExecution(t.Context(), id, "SCRIPTED", at)))
+	testkit.Must(t, second(b.StartExecution(t.Context(), id, "SCRIPTED", "", at)))
 }
 
 func addStep(t testing.TB, b board, a *task.Attempt, id string) {
@@ -319,7 +319,7 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	same()
 	endStep(t, b, "s1")
 	same() // an end is final
-	testkit.FailsWith(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at)), task.ErrEnded)
+	testkit.FailsWith(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", "", c.at)), task.ErrEnded)
 
 	used := testkit.Get(b.Used(t.Context(), a.ID)).Must(t)
 	equal(t, len(used), 1, used[0].ExecutionID, "s1", used[0].Turns, 7,

@@ -265,7 +265,7 @@ func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	t.Helper()
 	e := claimed(t, b, 1000)
 	testkit.Need(t, e != nil, "nothing to claim")
-	return e, testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
+	return e, testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", "", time.Time{})).Must(t)
 }
 
 func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execution {

@@ -396,7 +396,7 @@ func made(t *testing.T, b board, p task.Project, who session.Caller) row {
 	}
 	testkit.Need(t, e != nil, "nothing to claim")
 
-	conversation := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
+	conversation := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", "", time.Time{})).Must(t)
 	end(t, b, e, task.Ending{State: task.Completed})
 	return row{p.ID, "", s.ID, a.ID, conversation.ID,
 		testkit.Get(b.LatestExecution(t.Context(), tryAs(t, b, who, s).ID)).Must(t).ID}

@@ -250,7 +250,7 @@ func (w worker) work(ctx context.Context, project string, rounds int) (err error
 			continue
 		}
 		w.say("claim %s", e.ID)
-		session := need(w.b.StartExecution(ctx, e.ID, "X", time.Time{}))
+		session := need(w.b.StartExecution(ctx, e.ID, "X", "", time.Time{}))
 		w.say("session %s", session.ID)
 		if i%3 == 0 {
 			_, idle, err := w.b.Queue(ctx, session.ID, &task.Queued{Prompt: "more"}, task.Request{})

@@ -59,15 +59,15 @@ func TestStartExecution(t *testing.T) {
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
 	e := testkit.Get(b.LatestExecution(t.Context(), a.ID)).Must(t)
-	testkit.FailsWith(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})), task.ErrInvalid)
+	testkit.FailsWith(t, second(b.StartExecution(t.Context(), e.ID, "X", "", time.Time{})), task.ErrInvalid)
 
 	e = claimed(t, b, 1)
 	c.forward(time.Second)
-	session := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
+	session := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", "", time.Time{})).Must(t)
 	equal(t, session.AttemptID, a.ID, session.Executor, "SCRIPTED", session.Variant, nil, session.Queued, nil)
 	started := c.at.UTC().Truncate(time.Microsecond)
 	c.forward(time.Second)
-	equal(t, testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t).ID, session.ID)
+	equal(t, testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", "", time.Time{})).Must(t).ID, session.ID)
 	e = testkit.Get(b.Execution(t.Context(), e.ID)).Must(t)
 	equal(t, e.State, task.Running, *e.SessionID, session.ID, e.StartedAt, started, e.EndedAt, nil)
 	got := testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t)
@@ -75,7 +75,7 @@ func TestStartExecution(t *testing.T) {
 	sum := taskOf(t, b, s.ID)
 	equal(t, *sum.LatestSessionID, session.ID, *sum.LatestSessionExecutor, "SCRIPTED", sum.HasInProgressAttempt, true)
 	end(t, b, e, task.Ending{State: task.Stopped})
-	says(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})), task.ErrEnded, "is stopped")
+	says(t, second(b.StartExecution(t.Context(), e.ID, "X", "", time.Time{})), task.ErrEnded, "is stopped")
 
 	// a follow-up goes on in the same session, whatever its variant, and is later, whatever the clock says
 	c.forward(-time.Hour)
@@ -277,7 +277,7 @@ func TestHistory(t *testing.T) {
 		}
 		testkit.Must(t, second(b.CreateAttempt(t.Context(), a, task.Execution{Prompt: "do it"}, task.Request{})))
 		x := claimed(t, b, 1000)
-		testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "SCRIPTED", time.Time{})))
+		testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "SCRIPTED", "", time.Time{})))
 		if how != task.Running {
 			end(t, b, x, task.Ending{State: how, Usage: &task.Usage{MicroUSD: new(int64(250_000))}})
 		}
@@ -355,7 +355,7 @@ func TestHistoryTotals(t *testing.T) {
 		}, task.Request{})).Must(t)
 		a := try(t, b, s)
 		x := claimed(t, b, 1000)
-		testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "SCRIPTED", time.Time{})))
+		testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "SCRIPTED", "", time.Time{})))
 		c.forward(took)
 		end(t, b, x, task.Ending{State: task.Completed, Usage: &task.Usage{MicroUSD: new(int64(250_000))}})
 		return a

@@ -236,7 +236,7 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 		if statements == 2 {
 			// in the middle of the reading
 			e := testkit.Get(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).Must(t)
-			testkit.Must(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})))
+			testkit.Must(t, second(b.StartExecution(t.Context(), e.ID, "X", "", time.Time{})))
 		}
 	}).AttemptDetails(t.Context(), a.ID)
 	testkit.Need(t, err == nil && statements >= 3, "%v %v", statements, err)

@@ -243,6 +243,7 @@ CREATE TABLE executions_all (
 	prompt        string NOT NULL,
 	executor      string NOT NULL,
 	variant       string,
+	contained     string NOT NULL DEFAULT '',
 	conversation  string,
 	limited_until string,
 	over_limit    boolean NOT NULL DEFAULT false,

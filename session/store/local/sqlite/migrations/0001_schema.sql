@@ -186,6 +186,7 @@ CREATE TABLE executions (
 	prompt        TEXT NOT NULL, -- all that the agent receives
 	executor      TEXT NOT NULL,
 	variant       TEXT,
+	contained     TEXT NOT NULL DEFAULT '', -- under what its program was started; '' if it was not contained
 	conversation  TEXT, -- the name that its program gave to it
 	limited_until TEXT, -- set if a limit of the provider ended it
 	over_limit    INTEGER NOT NULL DEFAULT 0, -- whether a limit of its step ended it
