@@ -120,7 +120,7 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
-	if a.State != nil || a.Waits != nil {
+	if a.State != nil || a.Waits != nil || a.Kind == board.AttentionSchedule {
 		i.Command = "" // its page has forms
 	}
 	if a.State != nil {
@@ -137,7 +137,6 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	case a.Kind == board.AttentionRun && *a.State == board.Paused: // which needs a larger budget
 		i.Do.Label, i.Do.Link = "Resume…", i.Link+"#resume"
 	case a.Kind == board.AttentionRun, a.Kind == board.AttentionSchedule:
-		i.Command = ""
 		i.Do.Post, i.Do.Link = i.Link+"/resume", ""
 	case a.Kind == board.AttentionReview && (a.End != nil || of != nil && of.Status == "completed"):
 		i.group, i.About = toMerge, "its workflow is complete"
