@@ -145,7 +145,8 @@ func TestScheduleTimer(t *testing.T) {
 	p := newRunProject(t, "", runJob("job0", "one", "one"))
 	for kind, wants := range map[string][]string{
 		"systemd": {"KillMode=process", "WorkingDirectory=" + p.root,
-			`"schedule" "run" "--due" "--path" "` + p.root + `"`, "OnCalendar=*:0/5", "Persistent=true", "systemctl --user daemon-reload"},
+			`"schedule" "run" "--due" "--path" "` + p.root + `"`, "OnCalendar=*:0/5", "Persistent=true",
+			"systemctl --user daemon-reload"},
 		"launchd": {"<key>StartInterval</key><integer>300</integer>", "<string>" + p.root + "</string>",
 			"<string>--due</string>", "AbandonProcessGroup"},
 		"crontab": {"\n*/5 * * * * cd '" + p.root + "' && PATH='",

@@ -462,6 +462,9 @@ func (e *Engine) runOfTask(
 		}
 	}
 	run := *cmp.Or(budget, &board.Run{})
+	if err := run.CheckBudgets(); err != nil {
+		return nil, err
+	}
 	run.JobName, run.WorkflowName = *t.JobName, *t.WorkflowName
 	run.Goal, run.Inputs = goal, inputs
 	return json.Marshal(run)

@@ -20,6 +20,7 @@ import (
 	"deepwork/session/attempt/attempttest"
 	"deepwork/session/codes"
 	"deepwork/session/store"
+	"deepwork/session/why"
 )
 
 // Seed 004, "MCP task tool set" and "Attempt terminology and identifiers".
@@ -545,6 +546,13 @@ Step fix waits for the limit of its agent's provider, until 2026-03-04T05:06:07Z
 Step fix waits for the limit of its agent's provider, which does not say when it ends: after 3 of 10 tries the `+
 		`next one is at 2026-03-04T05:06:07Z`)
 	testkit.Equal(t, len(waitsOf(run, false)), 1, "a run that has ended waits for people only")
+
+	run.Waits = slices.Repeat([]RunWait{person}, 100)
+	reply.Waits = waitsOf(run, true)
+	end := RunEnd{Why: slices.Repeat([]why.Why{{Kind: why.Stopped}}, 6)}
+	testkit.Equal(t, strings.Count(reply.waitsText(), "Step draft"), 5, "named steps")
+	testkit.True(t, strings.HasSuffix(reply.waitsText(), "\nAnd 95 more."), "%s", reply.waitsText())
+	testkit.Equal(t, end.Reason(), strings.Repeat("It was stopped.\n", 5)+"And 1 more.")
 
 	later, soon := limit, limit
 	later.Until, soon.Until = new(at.Add(1)), new(at.UTC())

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -49,10 +50,14 @@ type RunEnd struct {
 }
 
 // Reason says why the run ended, a sentence for each reason.
-func (e *RunEnd) Reason() string {
-	var all []string
-	for _, w := range e.Why {
-		all = append(all, w.Sentence())
+func (e *RunEnd) Reason() string { return reasons(xslices.Map(e.Why, why.Why.Sentence)) }
+
+// maxReasons is how many reasons are named: a run over many items may have one for each.
+const maxReasons = 5
+
+func reasons(all []string) string {
+	if more := len(all) - maxReasons; more > 0 {
+		all = append(all[:maxReasons], fmt.Sprintf("And %d more.", more))
 	}
 	return strings.Join(all, "\n")
 }
@@ -156,7 +161,7 @@ func (RunWaits) Tags() map[string]string {
 }
 
 // Text says what the step waits for.
-func (w *RunWaits) Text() string {
+func (w RunWaits) Text() string {
 	if w.Command != nil {
 		return fmt.Sprintf("Step %s waits for a person's review: %s", w.StepID, *w.Command)
 	}
@@ -173,13 +178,7 @@ func (w *RunWaits) Text() string {
 }
 
 // waitsText says what the steps of the run wait for.
-func (r *RunReply) waitsText() string {
-	texts := make([]string, len(r.Waits))
-	for i := range r.Waits {
-		texts[i] = r.Waits[i].Text()
-	}
-	return strings.Join(texts, "\n")
-}
+func (r *RunReply) waitsText() string { return reasons(xslices.Map(r.Waits, RunWaits.Text)) }
 
 // waitsOf describes the waiting steps of a run. An ended run does not wait for limits.
 func waitsOf(run *Run, open bool) []RunWaits {

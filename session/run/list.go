@@ -32,26 +32,32 @@ type Item struct {
 // ItemStates are the states of items, first those that may need a person. An item, and a list, has the first state that
 // one of its steps, or items, has.
 var ItemStates = []board.State{board.WaitingForYou, board.Failed, board.Conflicted, board.Interrupted, board.Stopped,
-	board.Paused, board.WaitingForLimit, board.Running, board.Queued, board.Dropped, board.NotBegun, board.Completed}
-
-func byUrgency(a, b board.State) int {
-	return slices.Index(ItemStates, a) - slices.Index(ItemStates, b)
-}
+	board.Paused, board.WaitingForLimit, board.Running, board.Queued, board.Dropped, board.NotBegun, board.Merged,
+	board.Completed}
 
 // MoreUrgent returns the one of two states of which a person has to know first.
-func MoreUrgent(a, b board.State) board.State { return slices.MinFunc([]board.State{a, b}, byUrgency) }
+func MoreUrgent(a, b board.State) board.State {
+	if slices.Index(ItemStates, a) < slices.Index(ItemStates, b) {
+		return a
+	}
+	return b
+}
 
 // Find returns the items in a state, "" for all, whose number is the text or whose value contains it, ignoring case;
 // the most urgent ones first.
 func (l *List) Find(state, text string) (all []*Item) {
 	text = strings.ToLower(strings.TrimSpace(text))
-	for _, i := range l.Items {
-		if (state == "" || string(i.State) == state) &&
-			(text == strconv.Itoa(i.Number) || strings.Contains(strings.ToLower(i.Value), text)) {
-			all = append(all, i)
+	for _, of := range ItemStates {
+		if state != "" && state != string(of) {
+			continue
+		}
+		for _, i := range l.Items {
+			if i.State == of && (text == "" || text == strconv.Itoa(i.Number) ||
+				strings.Contains(strings.ToLower(i.Value), text)) {
+				all = append(all, i)
+			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *Item) int { return byUrgency(a.State, b.State) })
 	return all
 }
 

@@ -108,6 +108,7 @@ func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[st
 	if r.SessionID == nil {
 		return v
 	}
+	r.Waits, r.Kept.Waits = slices.Clone(r.Waits), slices.Clone(r.Kept.Waits)
 	b := viewBuilder{v, ctx, sessions, last, map[stepRef][]board.RunStep{}}
 	for _, x := range slices.Backward(r.Steps) {
 		p := stepRef{x.SessionID, x.StepID}

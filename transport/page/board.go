@@ -16,7 +16,6 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
-	"deepwork/session/workflow"
 )
 
 // statuses are the columns of the board.
@@ -258,13 +257,7 @@ func (s *Site) progress(ctx context.Context, who session.Caller, p *boardPage) e
 		return err
 	}
 
-	of := map[string]*workflow.SessionInfo{} // the last moved one of each attempt
-	for _, i := range sessions {
-		if i.AttemptID != "" && i.Parent == "" && of[i.AttemptID] == nil {
-			of[i.AttemptID] = i
-		}
-	}
-
+	of := flowsOf(sessions)
 	var ids []string
 	for _, c := range p.Columns {
 		for i := range c.Tasks {
@@ -278,8 +271,8 @@ func (s *Site) progress(ctx context.Context, who session.Caller, p *boardPage) e
 				continue
 			}
 
-			t.Changes = s.changes.stat(*t.LatestAttemptID)
-			if at := of[*t.LatestAttemptID]; at != nil && at.Status == "active" {
+			t.Changes, _ = s.changes.stat(*t.LatestAttemptID)
+			if at := of[*t.LatestAttemptID]; at != nil {
 				t.Step = s.stepOf(at)
 			}
 		}

@@ -47,19 +47,13 @@ func newChanges(f *feed) *changes {
 	return &changes{known: map[string]counted{}, wanted: map[string]bool{}, more: make(chan struct{}, 1), feed: f}
 }
 
-// stat returns the known diffstat of an attempt, or nil, and has it counted again if it is not current.
-func (c *changes) stat(attempt string) *diffstat {
-	stat, _ := c.current(attempt)
-	return stat
-}
-
-// current is stat, and reports whether what it returns is current.
-func (c *changes) current(attempt string) (*diffstat, bool) {
+// stat returns the known diffstat of an attempt, or nil, and whether it is current; else it has it counted again.
+func (c *changes) stat(attempt string) (known *diffstat, current bool) {
 	last, _ := c.feed.changed([]string{store.AttemptChanged + ":" + attempt})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	have, ok := c.known[attempt]
-	current := ok && have.version >= last
+	current = ok && have.version >= last
 	if !current {
 		c.wanted[attempt] = true
 		select {

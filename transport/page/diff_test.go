@@ -264,7 +264,8 @@ func TestItemsFit(t *testing.T) {
 		Tree:     run.Tree{SessionID: "0a1b2c3d", Entries: [][]*run.Step{{list}}},
 	}}
 	v.fit("")
-	p := &workPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Steps: v, Run: v}
+	p := &workPage{FullAttemptReply: &attempt.FullAttemptReply{}, At: "/attempts/a", Part: "?session=0a1b2c3d",
+		Task: &board.TaskReply{}, Steps: v, Run: v}
 	for _, c := range []struct {
 		query url.Values
 		rows  int
@@ -275,6 +276,8 @@ func TestItemsFit(t *testing.T) {
 		{url.Values{"q": {"<b>77"}}, 11, `value="&lt;b&gt;77"`},
 		{url.Values{"q": {"no such item"}}, 0, "No item is like that."},
 		{url.Values{"items": {"completed"}}, 50, "These are 50 of 996"},
+		{url.Values{"session": {"0a1b2c3d"}}, 50, `<input type="hidden" name="session" value="0a1b2c3d">`},
+		{url.Values{"items": {"failed"}}, 4, `<a href="/attempts/a?session=0a1b2c3d#step-0a1b2c3d-port">All items</a>`},
 	} {
 		var b bytes.Buffer
 		f := frame{Data: p, Caller: session.LocalCaller("page"), Query: c.query}
@@ -396,7 +399,7 @@ func TestCountsOfChanges(t *testing.T) {
 
 	look := func(want bool) {
 		t.Helper()
-		stat, current := c.current("a")
+		stat, current := c.stat("a")
 		testkit.Equal(t, current, want, "current is %t, wanted %v", current, c.wanted)
 		testkit.Equal(t, c.wanted["a"], !want, "current is %t, wanted %v", current, c.wanted)
 		testkit.Equal(t, (stat != nil), (len(c.known) > 0), "current is %t, wanted %v", current, c.wanted)

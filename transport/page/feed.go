@@ -37,6 +37,9 @@ type feed struct {
 
 	work atomic.Int64 // nanoseconds that pages took since the last telling
 
+	kept  sync.Map // what was read, by keys: asOf
+	reads atomic.Int64
+
 	mu        sync.Mutex
 	number    uint64            // of the last batch
 	last      map[string]uint64 // the batch in which a topic changed last
@@ -182,6 +185,33 @@ func (f *feed) changed(topics []string) (last uint64, more <-chan struct{}) {
 		last = max(last, f.last[t])
 	}
 	return last, f.nextBatch
+}
+
+// An asOf is a value that was read from the stores, as of a number of the feed.
+type asOf struct {
+	number uint64
+	value  any
+}
+
+// maxKept is how many values a feed keeps, at most.
+const maxKept = 100
+
+// remember returns what read returned last for a key, or calls it again if one of the topics has changed since. Nobody
+// changes the value.
+func remember[T any](f *feed, key any, topics []string, read func() (T, error)) (T, error) {
+	number, _ := f.changed(topics)
+	if last, ok := f.kept.Load(key); ok && last.(asOf).number == number {
+		return last.(asOf).value.(T), nil
+	}
+
+	value, err := read()
+	if f.reads.Add(1)%maxKept == 0 {
+		f.kept.Clear()
+	}
+	if err == nil {
+		f.kept.Store(key, asOf{number, value})
+	}
+	return value, err
 }
 
 // maxFollows is how many topics one stream follows: more than any page has.

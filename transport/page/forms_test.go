@@ -315,7 +315,7 @@ func TestField18_PagesSayWhatIs(t *testing.T) {
 	s, call, b := open(t)
 	call.Plan("see the sea")
 	testkit.Until(t, "the session", func() bool {
-		return strings.Contains(b.get("/"), "trip/plan, step idea, 1 of 3")
+		return strings.Contains(b.get("/"), "trip/plan · step idea, 1 of 3")
 	})
 	b.get("/jobs/trip")
 	testkit.Write(t, s.root+"/.deepwork/jobs/trip/job.yml", "name: trip\nstepz: []\n")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,12 +24,9 @@ const maxHistory = 25
 
 // A historyPage shows everything that has run, the newest first, filtered by the URL.
 type historyPage struct {
-	Kind, State, Workflow, Who, Text string // the filters; "" means all
-	Schedule                         string // the name of one, "" means any
-	Days, Since, Until               string // when it began: in the last days, and from one day to another
+	asked url.Values // the filters that are set
 
-	Workflows []string // to choose from
-	Filtered  bool
+	Workflows []string           // to choose from
 	Totals    task.HistoryTotals // of all that the filters select
 	Rows      []historyRow
 	Newer     bool   // it is not the first page
@@ -38,39 +36,31 @@ type historyPage struct {
 // A historyRow is a session, an attempt or a run.
 type historyRow struct {
 	task.HistoryRow
-	Link, State, Workflow  string
-	OfWorkflow, OfIdentity string // the URLs of the history of these alone
-	Started, Took, Cost    string
+	Link, State, Workflow, Took, Cost string
 }
 
 // history shows a page of the history. The database filters and sorts, so the cost does not grow with the number of
 // rows.
 func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
 	asked := r.URL.Query()
-	get := func(name string) string { return strings.TrimSpace(asked.Get(name)) }
-	p := &historyPage{
-		Kind:     get("kind"),
-		State:    get("state"),
-		Workflow: get("workflow"),
-		Who:      get("who"),
-		Text:     get("q"),
-		Schedule: get("schedule"),
-		Days:     get("days"),
-		Since:    get("since"),
-		Until:    get("until"),
+	from := asked.Get("from")
+	asked.Del("from")
+	p := &historyPage{asked: asked}
+	maps.DeleteFunc(asked, func(name string, _ []string) bool { return p.Get(name) == "" })
+	q := task.HistoryQuery{
+		Kind:     p.Get("kind"),
+		State:    p.Get("state"),
+		Identity: p.Get("who"),
+		Text:     p.Get("q"),
+		Schedule: p.Get("schedule"),
+		Limit:    maxHistory + 1,
 	}
-	q := task.HistoryQuery{Kind: p.Kind, State: p.State, Identity: p.Who, Text: p.Text, Schedule: p.Schedule,
-		Limit: maxHistory + 1}
-	if job, name, both := strings.Cut(p.Workflow, "/"); both {
-		q.Job, q.Workflow = job, name
-	} else {
-		q.Job = p.Workflow
-	}
+	q.Job, q.Workflow, _ = strings.Cut(p.Get("workflow"), "/")
 	if s.Board == nil {
 		q.Kind = task.HistorySession
 	}
 	p.between(&q, time.Now())
-	if at, id, ok := strings.Cut(get("from"), " "); ok {
+	if at, id, ok := strings.Cut(from, " "); ok {
 		if before, err := task.ParseTime(at); err == nil { // else from the newest
 			q.Before, q.AfterID, p.Newer = before, id, true
 		}
@@ -83,66 +73,34 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 		return nil, board.Fault("listing what has run", err)
 	}
 	p.Workflows = s.workflows(ctx)
-	if p.Workflow != "" && !slices.Contains(p.Workflows, p.Workflow) {
-		p.Workflows = append(p.Workflows, p.Workflow)
+	if of := p.Get("workflow"); of != "" && !slices.Contains(p.Workflows, of) {
+		p.Workflows = append(p.Workflows, of)
 	}
 
-	asked.Del("from")
-	p.Filtered = len(asked) > 0
 	if len(rows) > maxHistory {
 		rows = rows[:maxHistory]
 		last := rows[maxHistory-1]
-		asked.Set("from", task.FormatTime(last.StartedAt)+" "+last.ID)
-		p.Older = "/history?" + asked.Encode()
-	}
-
-	links := map[[2]string]string{} // many rows have the same
-	with := func(name, value string) string {
-		key := [2]string{name, value}
-		if links[key] == "" {
-			links[key] = p.With(name, value)
-		}
-		return links[key]
+		p.Older = p.With("from", task.FormatTime(last.StartedAt)+" "+last.ID)
 	}
 	for _, of := range rows {
-		row := s.historyRow(of)
-		row.OfWorkflow, row.OfIdentity = with("workflow", row.Workflow), with("who", row.Identity)
-		p.Rows = append(p.Rows, row)
+		p.Rows = append(p.Rows, s.historyRow(of))
 	}
 
-	return &shown{
-		view:   "history",
-		title:  "History",
-		data:   p,
-		topics: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.RemoteRunChanged},
-	}, nil
+	return &shown{view: "history", title: "History", data: p, topics: historyTopics}, nil
 }
 
-// A totalsKey says what totals are about, and as of which number of the feed.
-type totalsKey struct {
-	at  uint64
-	who session.Caller
-	q   task.HistoryQuery
-}
-
-// knownTotals are the totals that were added up last: a page is often read again before anything changes.
-type knownTotals struct {
-	totalsKey
-	totals task.HistoryTotals
-}
+// historyTopics are those of what the history lists.
+var historyTopics = []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged}
 
 func (s *Site) totals(ctx context.Context, who session.Caller, q task.HistoryQuery) (task.HistoryTotals, error) {
 	q.Before, q.AfterID, q.Limit = time.Time{}, "", 0
-	key := totalsKey{s.feed.position(), who, q}
-	if last := s.lastTotals.Load(); last != nil && last.totalsKey == key {
-		return last.totals, nil
+	type selected struct {
+		who session.Caller
+		q   task.HistoryQuery
 	}
-
-	totals, err := s.Engine.Stores.Database.Board().For(who).HistoryTotals(ctx, q)
-	if err == nil {
-		s.lastTotals.Store(&knownTotals{key, totals})
-	}
-	return totals, err
+	return remember(s.feed, selected{who, q}, historyTopics, func() (task.HistoryTotals, error) {
+		return s.Engine.Stores.Database.Board().For(who).HistoryTotals(ctx, q)
+	})
 }
 
 // between sets when what a query selects began. What is neither a number nor a day of the calendar is no filter.
@@ -154,8 +112,8 @@ func (p *historyPage) between(q *task.HistoryQuery, now time.Time) {
 		}
 		return at.AddDate(0, 0, days)
 	}
-	q.Since, q.Until = day(p.Since, 0), day(p.Until, 1)
-	days, _ := strconv.Atoi(p.Days)
+	q.Since, q.Until = day(p.Get("since"), 0), day(p.Get("until"), 1)
+	days, _ := strconv.Atoi(p.Get("days"))
 	if since := now.Truncate(time.Minute).AddDate(0, 0, -days); days > 0 && since.After(q.Since) {
 		q.Since = since
 	}
@@ -166,21 +124,17 @@ func (p *historyPage) Took() string {
 	if p.Totals.Seconds == nil {
 		return ""
 	}
-	end := time.Time{}.Add(time.Duration(*p.Totals.Seconds * float64(time.Second)))
-	return duration(time.Time{}, &end)
+	return lasted(time.Duration(*p.Totals.Seconds * float64(time.Second)))
 }
 
 // Rate returns the share of what was judged that passed at the first try, in percent.
 func (p *historyPage) Rate() int { return 100 * p.Totals.FirstTry / max(p.Totals.Judged, 1) }
 
 func (s *Site) historyRow(of task.HistoryRow) historyRow {
-	row := historyRow{HistoryRow: of, Link: "/attempts/" + of.ID, Started: stamp(of.StartedAt)}
+	row := historyRow{HistoryRow: of, Link: "/attempts/" + of.ID}
 	row.Title = jsontext.Clip(cmp.Or(of.Title, of.ID), 200)
 	if of.EndedAt != nil { // else the page counts
-		row.Took = "< 1 s"
-		if of.EndedAt.Sub(of.StartedAt) >= time.Second {
-			row.Took = duration(of.StartedAt, of.EndedAt)
-		}
+		row.Took = duration(of.StartedAt, of.EndedAt)
 	}
 	if of.Job != "" {
 		row.Workflow = of.Job + "/" + of.Workflow
@@ -196,30 +150,18 @@ func (s *Site) historyRow(of task.HistoryRow) historyRow {
 	return row
 }
 
-// With returns the URL of the history with one more filter, or without that filter if it is set.
-func (p *historyPage) With(name, value string) string {
-	q := url.Values{}
-	for filter, current := range map[string]string{
-		"kind":     p.Kind,
-		"state":    p.State,
-		"workflow": p.Workflow,
-		"who":      p.Who,
-		"q":        p.Text,
-		"schedule": p.Schedule,
-		"days":     p.Days,
-		"since":    p.Since,
-		"until":    p.Until,
-	} {
-		if filter == name {
-			current = value
-		}
-		if current != "" {
-			q.Set(filter, current)
-		}
-	}
+// Get returns the value of a filter, "" if it is not set.
+func (p *historyPage) Get(name string) string { return strings.TrimSpace(p.asked.Get(name)) }
 
-	if len(q) == 0 {
-		return "/history"
+// Filtered reports whether a filter is set.
+func (p *historyPage) Filtered() bool { return len(p.asked) > 0 }
+
+// With returns the URL of the history with a filter, or without it if the value is "".
+func (p *historyPage) With(name, value string) string {
+	q := maps.Clone(p.asked)
+	q.Set(name, value)
+	if value == "" {
+		q.Del(name)
 	}
-	return "/history?" + q.Encode()
+	return strings.TrimSuffix("/history?"+q.Encode(), "?")
 }

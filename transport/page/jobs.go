@@ -169,7 +169,7 @@ func (s *Site) statesOf(ctx context.Context, who session.Caller, i *workflow.Ses
 			of = r
 		}
 	}
-	v := run.Look(ctx, of, s.Engine, nil)
+	v := run.Look(ctx, of, s.reader, nil)
 	states := map[string]board.State{}
 	v.Tree.Each(func(x *run.Step, _ int) {
 		if x.SessionID == i.ID {

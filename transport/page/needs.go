@@ -74,24 +74,28 @@ func needsOf(waits []board.Attention, of flows) []*item {
 
 func byGroup(a, b *item) int { return cmp.Compare(a.group, b.group) }
 
-// attentionKinds describe what needs a person: what it is, its status, what to do, and its group.
+// attentionKinds describe what needs a person: what it is, its status, what to do, its group, and the label of the link
+// to its page with the right that it needs.
 var attentionKinds = map[string]struct {
 	kind, status, about string
 	group               int
+	label, right        string
 }{
 	board.AttentionFailed: {"agent", "", "read its last messages, then send a follow-up or start another",
-		hasStopped},
-	board.AttentionConflicts: {"agent", "", "resolve them, or undo the merge", hasConflicts},
-	board.AttentionRun:       {"run", "", "", hasStopped},
-	board.AttentionReview:    {"agent", "", "", toReview},
+		hasStopped, "Open", ""},
+	board.AttentionConflicts: {"agent", "", "resolve them, or undo the merge", hasConflicts, "Resolve…", ""},
+	board.AttentionRun:       {"run", "", "", hasStopped, "Resume", "agents"},
+	board.AttentionReview:    {"agent", "", "", toReview, "Review", ""},
 	board.AttentionStep: {"session", string(board.WaitingForYou),
-		"its review failed: override it, or have the agent do it again", asksPerson},
-	board.AttentionSource: {"execution", string(board.WaitingForYou), "answer it at that system", asksPerson},
+		"its review failed: override it, or have the agent do it again", asksPerson, "Decide…", "person"},
+	board.AttentionSource: {"execution", string(board.WaitingForYou), "answer it at that system", asksPerson, "Open",
+		""},
 	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal",
-		blocksAll},
-	board.AttentionLimit:    {"run", "", "it is tried again a few times, then it stops and asks you", hasStopped},
-	board.AttentionSchedule: {"schedule", "paused", "", hasStopped},
-	board.AttentionBudget:   {"budget", "reached", "no agent starts until you raise it", blocksAll},
+		blocksAll, "Read…", ""},
+	board.AttentionLimit: {"run", "", "it is tried again a few times, then it stops and asks you", hasStopped, "Open",
+		""},
+	board.AttentionSchedule: {"schedule", "paused", "", hasStopped, "Resume", "agents"},
+	board.AttentionBudget:   {"budget", "reached", "no agent starts until you raise it", blocksAll, "Open", ""},
 }
 
 // attentionItem returns the item for something that needs a person, with a link to its page. of is its attempt's
@@ -106,6 +110,7 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 		Title:   a.Title,
 		Link:    a.Page(),
 		Command: a.Command,
+		Do:      &personAction{Label: words.label, Link: a.Page(), Right: words.right},
 		task:    a.TaskID,
 		flow:    of,
 	}
@@ -115,50 +120,30 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
-	switch a.Kind {
-	case board.AttentionStep:
-		i.Command = ""
-		i.Do = &personAction{Label: "Decide…", Link: i.Link, Right: "person"}
-		if a.Waits.Review && !a.Waits.Rounds {
-			i.Do.Label = "Pass…"
-		}
-		return i
-	case board.AttentionUntrusted:
-		i.Do = &personAction{Label: "Read…", Link: i.Link}
-		return i
-	case board.AttentionSource:
-		i.Do = &personAction{Label: "Open", Link: i.Link}
-		return i
-	case board.AttentionSchedule:
-		i.Command = ""
-		i.Do = &personAction{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
-		return i
-	case board.AttentionBudget:
-		return i
+	if a.State != nil || a.Waits != nil || a.Kind == board.AttentionSchedule {
+		i.Command = "" // its page has forms
 	}
-	i.Command = ""
-	i.Status = string(*a.State)
-	i.attempt = a.ID
+	if a.State != nil {
+		i.Status = string(*a.State)
+		i.attempt = a.ID
+	}
 	if a.End != nil {
 		i.Kind = "run"
 	}
-	i.Do = &personAction{Label: "Open", Link: i.Link}
+
 	switch {
-	case a.Kind == board.AttentionRun:
-		i.Do = &personAction{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
-		if *a.State == board.Paused { // which needs a larger budget
-			i.Do = &personAction{Label: "Resume…", Link: i.Link + "#resume", Right: "agents"}
-		}
-	case a.Kind == board.AttentionConflicts:
-		i.Do.Label = "Resolve…"
+	case a.Waits != nil && a.Waits.Review && !a.Waits.Rounds:
+		i.Do.Label = "Pass…"
+	case a.Kind == board.AttentionRun && *a.State == board.Paused: // which needs a larger budget
+		i.Do.Label, i.Do.Link = "Resume…", i.Link+"#resume"
+	case a.Kind == board.AttentionRun, a.Kind == board.AttentionSchedule:
+		i.Do.Post, i.Do.Link = i.Link+"/resume", ""
 	case a.Kind == board.AttentionReview && (a.End != nil || of != nil && of.Status == "completed"):
 		i.group, i.About = toMerge, "its workflow is complete"
 		i.Do = &personAction{Label: "Merge…", Link: i.Link + "?tab=changes", Right: "merge"}
 		if a.InPlace {
 			i.Do = doneDeed(a.TaskID)
 		}
-	case a.Kind == board.AttentionReview:
-		i.Do.Label = "Review"
 	}
 	return i
 }

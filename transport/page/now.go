@@ -41,13 +41,12 @@ type item struct {
 	// Command is what a person runs in a terminal or says to an agent, "" if the page behind the link is enough.
 	Command string
 	Do      *personAction // what a person can do about it in its row, nil if nothing
-	Step    string        // where its workflow is, such as step 2 of 5
+	Step    string        // where its workflow is, such as step notes, 2 of 5
 	Changes *diffstat
 	Cost    *board.Cost
 
 	piece         string                // the id of its piece of work, which has one row
 	attempt, task string                // ids, "" if it has none
-	step          string                // the step that About ends with, "" if with none
 	flow          *workflow.SessionInfo // its workflow, nil if it has none or that is not known here
 	group         int                   // of what needs a person: see groups
 }
@@ -234,19 +233,15 @@ func (s *Site) detail(
 	var tasks []string
 	for _, l := range lists {
 		for _, i := range l.Items {
-			if at := cmp.Or(i.flow, of[i.attempt]); at != nil && at.Status == "active" && at.Definition != "" {
-				if i.step != at.Step {
-					i.Step = s.stepOf(at)
-				} else if place := s.placeOf(at); place != "" {
-					i.About += ", " + place
-				}
+			if at := cmp.Or(i.flow, of[i.attempt]); at != nil {
+				i.Step = s.stepOf(at)
 			}
 			if i.task != "" {
 				tasks = append(tasks, i.task)
 			}
 			if l.Name == "needs" && i.attempt != "" && s.Board != nil {
 				var current bool
-				i.Changes, current = s.changes.current(i.attempt)
+				i.Changes, current = s.changes.stat(i.attempt)
 				if current && i.Changes != nil && i.group >= toReview {
 					i.counted()
 				}
@@ -297,19 +292,13 @@ func (l nowList) part(filter string, alone bool, from int) nowList {
 const idleStatus = "idle"
 
 func sessionItem(i *workflow.SessionInfo) *item {
-	about, step := i.Job+"/"+i.Workflow, ""
-	if i.Status == "active" {
-		about += ", step " + i.Step
-		step = i.Step
-	}
 	row := &item{
 		Kind:   "session",
 		Title:  i.Goal,
-		About:  about,
+		About:  i.Job + "/" + i.Workflow,
 		Link:   "/sessions/" + i.ID,
 		Status: i.Status,
 		Since:  i.UpdatedAt,
-		step:   step,
 		flow:   i,
 	}
 	if i.Status == "active" && i.MovedBy != "" && !i.InUse {
@@ -368,19 +357,14 @@ func (s *Site) work(
 }
 
 func workItem(w task.Work, state board.State) *item {
-	kind, about, step := "agent", w.Executor, ""
+	kind := "agent"
 	if w.Run != nil {
 		kind = "run"
-		if w.Step != "" && state.Open() {
-			step = w.Step
-			about += ", step " + step
-		}
 	}
 	return &item{
 		Kind:    kind,
 		Title:   w.Title,
-		About:   about,
-		step:    step,
+		About:   w.Executor,
 		attempt: w.AttemptID,
 		task:    w.TaskID,
 		Link:    "/attempts/" + w.AttemptID,

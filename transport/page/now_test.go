@@ -98,7 +98,7 @@ func TestChatsWhoseServerIsGoneAreIdle(t *testing.T) {
 	testkit.Must(t, alone.Close(t.Context()))
 	event(t, ids, "the server of a chat has ended")
 	after := sections(b.get("/"))
-	testkit.ContainsAll(t, after["idle"], []string{"Sail away", "trip/plan, step idea, 1 of 3",
+	testkit.ContainsAll(t, after["idle"], []string{"Sail away", "trip/plan · step idea, 1 of 3",
 		"say to your agent:", "Go on with session " + id, `class="status idle"`})
 	testkit.Lacks(t, after["working"], []string{"Sail away"}, "it is at work, too")
 }

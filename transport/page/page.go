@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"deepwork/actor/wait"
@@ -71,11 +70,10 @@ type Site struct {
 	feed          *feed
 	views         *views
 	index         index
+	reader        reader
 	edits         edits
 	changes       *changes
 	workflowCache sync.Map // workflows by the hash of their definitions: *job.Workflow
-	lastTotals    atomic.Pointer[knownTotals]
-	chosen        sync.Map // the folders of projects by the paths of their pages: string
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -87,6 +85,7 @@ func New(o Options) (*Site, error) {
 	}
 	s := &Site{Options: o, mux: http.NewServeMux(), feed: newFeed(o.Changes), views: views}
 	s.changes = newChanges(s.feed)
+	s.reader = reader{o.Engine, s.feed}
 	static, err := fs.Sub(embedded, "static")
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -113,12 +112,10 @@ func (s *Site) needsIn(ctx context.Context, who session.Caller, row *projectRow)
 	path := p.Path(row.Root)
 	for _, i := range items {
 		i.Project, i.Link = p.Name(row.Root), path+i.Link
-		switch {
-		case i.Do == nil:
-		case i.Do.Post != "": // whose form is on the page of the project
-			i.Do = &personAction{Label: i.Do.Label + "…", Link: i.Link, Right: i.Do.Right}
-		default:
+		if i.Do.Post == "" {
 			i.Do.Link = path + i.Do.Link
+		} else { // its form is on the page of the project
+			i.Do = &personAction{Label: i.Do.Label + "…", Link: i.Link, Right: i.Do.Right}
 		}
 	}
 	row.Needs = len(items)
@@ -167,29 +164,16 @@ func (s *Site) project(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	var err error
-	root, ok := s.chosen.Load(path)
-	if ok {
-		info, gone := os.Stat(root.(string))
-		ok = gone == nil && info.IsDir()
-	} else {
-		var all []state.Project
-		all, _, err = s.Chooser.List()
-		for _, one := range append(all, state.Project{Root: p.Here}) {
-			if one.Root != "" && p.Path(one.Root) == path {
-				root, ok = one.Root, true
-			}
-		}
-	}
-
-	if err == nil && !ok {
+	all, _, err := s.Chooser.List()
+	all = slices.DeleteFunc(append(all, state.Project{Root: p.Here}), func(one state.Project) bool {
+		return one.Root == "" || p.Path(one.Root) != path
+	})
+	if err == nil && len(all) == 0 {
 		err = &refusal{http.StatusNotFound, "There is no such project: its folder may have been moved."}
 	}
-
 	var pages http.Handler
 	if err == nil {
-		s.chosen.Store(path, root)
-		pages, err = s.Chooser.Open(root.(string), s.Callers)
+		pages, err = s.Chooser.Open(all[0].Root, s.Callers)
 	}
 	if err != nil {
 		s.fail(w, r, err)

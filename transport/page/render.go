@@ -71,11 +71,6 @@ var functions = template.FuncMap{
 		}
 		return fmt.Sprint(t)
 	},
-	// form is the data of a part that needs the frame and something else.
-	"form": func(f frame, of any) map[string]any { return map[string]any{"Frame": f, "Of": of} },
-	"tab": func(f frame, section, name string) tab {
-		return tab{"/" + section, name, f.Section == section}
-	},
 	"usd":   func(v *float64) string { return fmt.Sprintf("$%.2f", *v) },
 	"short": func(id string) string { return id[:min(8, len(id))] },
 	"clip":  func(n int, s string) string { return jsontext.Clip(s, n) },
@@ -91,13 +86,6 @@ var functions = template.FuncMap{
 	},
 	"field": field, "values": values, "takes": show.Takes,
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
-	"join":  func(all []string) string { return strings.Join(all, " ") },
-}
-
-// A tab is an entry of the navigation.
-type tab struct {
-	Path, Name string
-	Current    bool
 }
 
 // A frame is what layout.html shows around a page.
@@ -295,11 +283,12 @@ func relied(u *judging.Submission, v judging.Verdict) string {
 }
 
 // duration returns how long something lasted.
-func duration(from time.Time, to *time.Time) string {
-	d := to.Sub(from)
+func duration(from time.Time, to *time.Time) string { return lasted(to.Sub(from)) }
+
+func lasted(d time.Duration) string {
 	switch {
 	case d < time.Second:
-		return "less than a second"
+		return "< 1 s"
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()))
 	case d < time.Hour:

@@ -48,7 +48,7 @@ func (v *runView) Took(x *run.Step) string {
 	if x.Took == 0 {
 		return ""
 	}
-	return duration(time.Time{}, new(time.Time{}.Add(x.Took)))
+	return lasted(x.Took)
 }
 
 const (

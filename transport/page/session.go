@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"deepwork/actor/xslices"
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -30,13 +29,11 @@ type sessionView struct {
 	State *machine.State
 	Above []*workflow.SessionInfo // what it is nested in, the outermost first
 	// Related are those that are nested in it and, of an attempt, the others that are nested in none.
-	Related []*workflow.SessionInfo
+	Related   []*workflow.SessionInfo
+	Elsewhere string // where its files are, "" if they are here
 
-	engine *workflow.Engine
+	root *workflow.SessionInfo // the root session of its attempt that moved last
 }
-
-// Elsewhere returns where the session's files are, or "" if they are here.
-func (v *sessionView) Elsewhere() string { return v.engine.Elsewhere(&v.Session) }
 
 // session shows a chat session. The session of an attempt is on the page of that.
 func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
@@ -46,12 +43,11 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 	}
 	only := r.URL.Query().Get("step")
 	if v.AttemptID != "" {
-		all, err := s.sessions(ctx)
 		to := url.URL{Path: "/attempts/" + v.AttemptID}
-		if v.ID != rootOf(all, v.AttemptID) || only != "" {
+		if v.root != v.SessionInfo || only != "" {
 			to.RawQuery = url.Values{"session": {v.ID}, "step": {only}}.Encode()
 		}
-		return &shown{to: to.String()}, err
+		return &shown{to: to.String()}, nil
 	}
 
 	p := &workPage{FullAttemptReply: new(attempt.FullAttemptReply), At: "/sessions/" + v.ID, Session: v}
@@ -64,29 +60,14 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 	return &shown{view: "work", title: p.Title(), data: p, topics: v.topics()}, nil
 }
 
-// rootOf returns the session of an attempt that is nested in none and was moved last, "" if none has begun.
-func rootOf(newest []*workflow.SessionInfo, attempt string) string {
-	i := slices.IndexFunc(newest, func(i *workflow.SessionInfo) bool {
-		return i.AttemptID == attempt && i.Parent == ""
-	})
-	if i < 0 {
-		return ""
-	}
-	return newest[i].ID
-}
-
-// maxRelated is how many related sessions a page follows each by itself.
-const maxRelated = 20
-
 // topics are those of the session, its ancestors and its children, including later ones: the stream of an open page
 // keeps its topics.
 func (v *sessionView) topics() []string {
-	related := append([]*workflow.SessionInfo{v.SessionInfo}, v.Above...)
-	if len(related) > maxRelated {
-		return []string{store.SessionChanged}
+	on := []string{childrenTopic + ":" + v.ID}
+	for _, i := range append(v.Above, v.SessionInfo) {
+		on = append(on, store.SessionChanged+":"+i.ID)
 	}
-	on := xslices.Map(related, func(i *workflow.SessionInfo) string { return store.SessionChanged + ":" + i.ID })
-	return append(on, childrenTopic+":"+v.ID)
+	return on
 }
 
 // onSession returns the action that calls do with a session that the caller sees.
@@ -154,11 +135,12 @@ func (s *Site) readSession(ctx context.Context, who session.Caller, id string) (
 		return nil, err
 	}
 
-	v := &sessionView{engine: s.Engine}
+	v := &sessionView{}
 	if !v.find(all, id, who) || v.AttemptID != "" && !s.seesAttempt(ctx, who, v.AttemptID) {
 		return nil, unknownSession(id)
 	}
-	v.State, err = s.Engine.Read(ctx, v.ID)
+	v.Elsewhere = s.Engine.Elsewhere(&v.Session)
+	v.State, err = s.reader.Read(ctx, v.ID)
 	return v, err
 }
 
@@ -173,15 +155,12 @@ func (s *Site) seesAttempt(ctx context.Context, who session.Caller, id string) b
 // find finds a session and those around it, and reports whether it is there. A caller sees the sessions of
 // the attempts that it sees; of the others, its own.
 func (v *sessionView) find(all []*workflow.SessionInfo, id string, who session.Caller) bool {
-	by := make(map[string]*workflow.SessionInfo, len(all))
-	for _, i := range all {
-		by[i.ID] = i
-	}
-
+	by := flowsOf(all)
 	v.SessionInfo = by[id]
 	if v.SessionInfo == nil || v.AttemptID == "" && !sees(who, v.SessionInfo) {
 		return false
 	}
+	v.root = by[v.AttemptID]
 	shown := func(i *workflow.SessionInfo) bool {
 		return i.AttemptID == v.AttemptID && (v.AttemptID != "" || sees(who, i))
 	}
@@ -198,31 +177,26 @@ func (v *sessionView) find(all []*workflow.SessionInfo, id string, who session.C
 	return true
 }
 
-// placeOf returns which step of its workflow a session is at, such as 2 of 5, "" if its definition cannot be read.
-func (s *Site) placeOf(i *workflow.SessionInfo) string {
+// stepOf returns at which step of its workflow a session is, such as step notes, 2 of 5, or "" if it has ended.
+func (s *Site) stepOf(i *workflow.SessionInfo) string {
+	if i.Status != string(machine.Active) {
+		return ""
+	}
+	step := "step " + i.Step
 	flow, known := s.workflowCache.Load(i.Definition)
 	if !known {
 		def, err := s.Engine.Definition(&machine.State{Definition: machine.DefinitionRef{Hash: i.Definition}})
 		if err != nil {
-			return "" // it has none yet, or its page says why
+			return step // its page says why
 		}
 		flow = def.Workflow
 		s.workflowCache.Store(i.Definition, flow)
 	}
 	w := flow.(*job.Workflow)
-	at := w.Find(i.Step)
-	if at < 0 {
-		return ""
+	if at := w.Find(i.Step); at >= 0 {
+		step += fmt.Sprintf(", %d of %d", at+1, len(w.Entries))
 	}
-	return fmt.Sprintf("%d of %d", at+1, len(w.Entries))
-}
-
-// stepOf returns where a session is in its workflow, such as step 2 of 5, or "".
-func (s *Site) stepOf(i *workflow.SessionInfo) string {
-	if place := s.placeOf(i); place != "" {
-		return "step " + place
-	}
-	return ""
+	return step
 }
 
 // answer records what the person at the page decides about the outputs that the form showed.
@@ -251,6 +225,19 @@ func (s *Site) answer(ctx context.Context, who session.Caller, id string, form u
 	}
 
 	return s.Engine.ReviewFor(ctx, id, form.Get("step"), digest, a)
+}
+
+// A reader reads sessions, and keeps them until they change: a page reads one more than once, and again after news.
+type reader struct {
+	*workflow.Engine
+	feed *feed
+}
+
+// Read returns a session.
+func (r reader) Read(ctx context.Context, id string) (*machine.State, error) {
+	return remember(r.feed, id, []string{store.SessionChanged + ":" + id}, func() (*machine.State, error) {
+		return r.Engine.Read(ctx, id)
+	})
 }
 
 // An index has the heads of all sessions, so that a page does not read each record again. It reads

@@ -524,7 +524,7 @@ steps:
 	finish("needs_work", "Waiting: a person must say how to go on")
 	testkit.ContainsAll(t, ann.get("/"), []string{`href="` + at + `#decide-` + id + `-try" aria-label="Decide… `,
 		"its rounds are used up, and a person has to say how it goes on: "})
-	testkit.ContainsAll(t, ann.get(at), []string{"Round 1 of 1 is over", "&lt;no&gt;", `value="more"`, `value="stop"`})
+	testkit.ContainsAll(t, ann.get(at), []string{"round 1 of 1 is over", "&lt;no&gt;", `value="more"`, `value="stop"`})
 	testkit.Lacks(t, ann.get(at), []string{`value="fail"`})
 	for name, a := range map[string]answer{
 		"no person":          decide(bob, "more", ""),
@@ -558,8 +558,13 @@ func TestProjectsToChooseFrom(t *testing.T) {
 	t.Parallel()
 	root, here := testkit.Dir(t), testkit.Dir(t)
 	c := page.Chooser{
-		Here:  here,
-		List:  func() ([]state.Project, int, error) { return []state.Project{{Root: root}}, 2, nil },
+		Here: here,
+		List: func() (all []state.Project, gone int, err error) {
+			if _, missing := os.Stat(root); missing == nil {
+				all = append(all, state.Project{Root: root})
+			}
+			return all, 2, nil
+		},
 		Watch: watcher(t),
 		Open: func(root string, _ *web.Login) (http.Handler, error) {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -132,7 +132,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 	}
 	p.Workflows = s.workflows(ctx)
 	for _, a := range p.Attempts[:min(len(p.Attempts), maxStats)] {
-		p.Changes[a.AttemptID] = s.changes.stat(a.AttemptID)
+		p.Changes[a.AttemptID], _ = s.changes.stat(a.AttemptID)
 	}
 
 	if r.URL.Query().Get("compare") != "" {

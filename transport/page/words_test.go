@@ -137,7 +137,7 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		{board.Attention{Kind: board.AttentionSource}, nil,
 			"execution, waiting_for_you: answer it at that system. Open at /sources"},
 		{board.Attention{Kind: board.AttentionBudget}, nil,
-			"budget, reached: no agent starts until you raise it. nothing at /board"},
+			"budget, reached: no agent starts until you raise it. Open at /board"},
 		{board.Attention{
 			Kind:  board.AttentionStep,
 			Waits: &session.AwaitingStep{Step: "s"},
@@ -176,7 +176,7 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		c.a.TaskID = "t"
 		c.a.Since = new("2026-01-02T03:04:05Z")
 		i := attentionItem(c.a, c.of)
-		does := "nothing at " + i.Link
+		does := "nothing"
 		if d := i.Do; d != nil {
 			does = strings.TrimSuffix(d.Label+" ("+d.Right+")",
 				" ()") + strings.TrimSuffix(" at "+d.Link+" to "+d.Post, " to ")
@@ -256,7 +256,7 @@ func TestAPieceOfWorkHasOneRow(t *testing.T) {
 func TestTimes(t *testing.T) {
 	from := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for d, want := range map[time.Duration]string{
-		time.Second - 1:               "less than a second",
+		time.Second - 1:               "< 1 s",
 		time.Second:                   "1 s",
 		time.Minute - 1:               "59 s",
 		time.Minute:                   "1 min",
@@ -305,7 +305,8 @@ func TestTimesOfTheHistory(t *testing.T) {
 		{"30", "2026-03-02"}:             {Since: day(2)},
 		{"-1", "yesterday", "3/4"}:       {},
 	} {
-		p, q := historyPage{Days: asked[0], Since: asked[1], Until: asked[2]}, task.HistoryQuery{}
+		p, q := historyPage{asked: url.Values{"days": {asked[0]}, "since": {asked[1]}, "until": {asked[2]}}},
+			task.HistoryQuery{}
 		p.between(&q, now)
 		testkit.Same(t, q, want, asked)
 	}

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
-	"deepwork/session/machine"
 	"deepwork/session/merge"
 	"deepwork/session/run"
 	"deepwork/session/store"
@@ -45,6 +43,8 @@ type workPage struct {
 	Stat      *diffstat // nil if it is not known yet
 	Editor    editor
 	Conflicts map[string][]conflictFile // of merges in progress, by repository
+	// The state of its branch, in any repository. Loose means that something is in no commit.
+	Ahead, Behind, Loose, Merging bool
 	review
 }
 
@@ -113,15 +113,15 @@ func (p *workPage) Primary() string {
 		return "decide"
 	case p.Open || p.Task == nil:
 		return ""
-	case p.Merging():
+	case p.Merging:
 		return "resolve"
 	case p.Run != nil && !p.Run.Complete():
 		return "resume"
 	case ended && p.LatestSessionID != nil && !p.Changes:
 		return "follow"
-	case (p.Ahead() || p.Loose()) && p.Changes:
+	case (p.Ahead || p.Loose) && p.Changes:
 		return "merge"
-	case p.Ahead() || p.Loose():
+	case p.Ahead || p.Loose:
 		return "review"
 	case !ended && p.Task.Status != "done" && p.Task.Status != "cancelled":
 		return "done"
@@ -139,24 +139,6 @@ func (p *workPage) FilesChanged() (n int) {
 		n += r.ChangedCount
 	}
 	return n
-}
-
-// The state of its branch: Ahead, Behind and Loose (uncommitted) hold if they do in any repository.
-func (p *workPage) Ahead() bool {
-	return p.any(func(r attempt.AttemptRepo) bool { return r.Ahead > 0 })
-}
-func (p *workPage) Loose() bool {
-	return p.any(func(r attempt.AttemptRepo) bool { return r.Loose > 0 })
-}
-func (p *workPage) Behind() bool {
-	return p.any(func(r attempt.AttemptRepo) bool { return r.Behind > 0 })
-}
-func (p *workPage) Merging() bool {
-	return p.any(func(r attempt.AttemptRepo) bool { return r.Merging })
-}
-
-func (p *workPage) any(is func(attempt.AttemptRepo) bool) bool {
-	return slices.ContainsFunc(p.Repos, func(r attempt.AttemptRepo) bool { return r.Exists && is(r) })
 }
 
 // Done reports whether it is a complete run, which no agent continues.
@@ -182,7 +164,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 		Conflicts: map[string][]conflictFile{},
 		Changes:   asked.Get("tab") == "changes" || asked.Has("path") || asked.Has("files") || asked.Has("diff")}
 	if !a.Open { // changes of an agent at work would be counted again and again
-		p.Stat = s.changes.stat(a.AttemptID)
+		p.Stat, _ = s.changes.stat(a.AttemptID)
 	}
 	if p.Editor, err = s.editor(ctx, who); err != nil {
 		return nil, err
@@ -194,6 +176,11 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 		return nil, err
 	}
 	for _, repo := range a.Repos {
+		if !repo.Exists {
+			continue
+		}
+		p.Ahead, p.Behind = p.Ahead || repo.Ahead > 0, p.Behind || repo.Behind > 0
+		p.Loose, p.Merging = p.Loose || repo.Loose > 0, p.Merging || repo.Merging
 		if repo.Merging {
 			p.Conflicts[repo.RepoID] = conflictsOf(repo)
 		}
@@ -225,7 +212,7 @@ func (s *Site) attemptSteps(ctx context.Context, who session.Caller, asked url.V
 	var reply *board.RunReply
 	if p.Lead == task.ServerLeads {
 		var err error
-		if reply, err = s.Board.GetRun(ctx, who, board.RunArgs{RunID: p.AttemptID}); err != nil {
+		if reply, err = s.run(ctx, who, p); err != nil {
 			return err
 		}
 		p.Trace = reply.Trace
@@ -239,11 +226,15 @@ func (s *Site) attemptSteps(ctx context.Context, who session.Caller, asked url.V
 	if err != nil {
 		return err
 	}
-	root := rootOf(all, p.AttemptID)
-	if reply != nil {
-		root = board.OrEmpty(reply.SessionID)
+	at, root := id, flowsOf(all)[p.AttemptID]
+	switch {
+	case id != "":
+	case reply != nil:
+		at = board.OrEmpty(reply.SessionID)
+	case root != nil:
+		at = root.ID
 	}
-	if at := cmp.Or(id, root); at != "" {
+	if at != "" {
 		v, err := s.readSession(ctx, who, at)
 		switch {
 		case err == nil && v.AttemptID == p.AttemptID:
@@ -257,7 +248,7 @@ func (s *Site) attemptSteps(ctx context.Context, who session.Caller, asked url.V
 		if p.Part != "" {
 			reply.SessionID = &id
 		}
-		view := run.Look(ctx, reply, s.Engine, run.LastSaid(ctx, s.Board, who, reply))
+		view := run.Look(ctx, reply, s.reader, run.LastSaid(ctx, s.Board, who, reply))
 		p.Run = &runView{View: view}
 		return s.steps(ctx, who, asked.Get("step"), p, p.Run)
 	case p.Session != nil:
@@ -266,12 +257,25 @@ func (s *Site) attemptSteps(ctx context.Context, who session.Caller, asked url.V
 	return nil
 }
 
+// run returns the run that a page is about. One that has ended is read again only if it has changed.
+func (s *Site) run(ctx context.Context, who session.Caller, p *workPage) (*board.RunReply, error) {
+	read := func() (*board.RunReply, error) {
+		return s.Board.GetRun(ctx, who, board.RunArgs{RunID: p.AttemptID})
+	}
+	if p.Open {
+		return read()
+	}
+	known, err := remember(s.feed, p.AttemptID, []string{store.AttemptChanged + ":" + p.AttemptID}, read)
+	if err != nil {
+		return nil, err
+	}
+	return new(*known), nil
+}
+
 // sessionSteps reads the steps of a session that no server leads.
 func (s *Site) sessionSteps(ctx context.Context, who session.Caller, only string, p *workPage) error {
-	if p.Session.Status == string(machine.Active) {
-		p.Place = s.stepOf(p.Session.SessionInfo)
-	}
-	view := run.Look(ctx, &board.RunReply{SessionID: &p.Session.ID, Open: true}, s.Engine, nil)
+	p.Place = s.stepOf(p.Session.SessionInfo)
+	view := run.Look(ctx, &board.RunReply{SessionID: &p.Session.ID, Open: true}, s.reader, nil)
 	return s.steps(ctx, who, only, p, &runView{View: view})
 }
 

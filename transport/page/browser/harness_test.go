@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"deepwork/actor/testkit"
@@ -335,15 +336,26 @@ func TestPictures(t *testing.T) {
 	})
 }
 
-// pictures takes pictures of pages in light, dark and on a narrow screen.
+// pictures takes pictures of pages, see picture.
 func (b *tab) pictures(paths map[string]string) {
 	b.t.Helper()
 	for name, path := range paths {
-		b.open(path)
-		for as, width := range map[string]int64{"light": 1280, "dark": 1280, "narrow": 390} {
-			b.do(dark(as == "dark"))
-			b.fits(name, width)
-			b.shoot(name + "-" + as)
+		b.open(path).picture(name)
+	}
+}
+
+// picture takes pictures of the page that is open, as it is, in light and dark on screens from narrow to wide.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	if screenshots == "" {
+		return
+	}
+	for _, width := range []int64{320, 768, 1280, 1920} {
+		b.fits(name, width)
+		for as, night := range map[string]bool{"light": false, "dark": true} {
+			b.do(dark(night))
+			b.shoot(fmt.Sprintf("%s-%d-%s", name, width, as))
 		}
 	}
+	b.do(dark(false), chromedp.EmulateViewport(1200, 900))
 }

@@ -246,7 +246,7 @@ func TestNowAndHistory(t *testing.T) {
 	call.Await(t, done, "completed")
 	call.Await(t, failed, "failed")
 	id := call.Start(args{"goal": "A letter", "job_name": "sign", "workflow_name": "full"})
-	b.until(headings + ` === 'Stopped, To review' && ` + in(".working", "sign/full, step text, 1 of 2"))
+	b.until(headings + ` === 'Stopped, To review' && ` + in(".working", "sign/full · step text, 1 of 2"))
 	call("finished_step", args{"session_id": id, "step_id": "text", "outputs": args{"text": "idea.txt"}}, nil)
 	b.until(headings +
 		` === 'An agent waits for your answer, Stopped, To review' && ` +
@@ -485,7 +485,7 @@ func TestRun(t *testing.T) {
 	path := b.startRun("write", pagetest.Hostile, "")
 	b.until(stepIs("Plan it", "running") +
 		` && document.querySelector('.step .last')?.innerText.includes('I work on plan')`)
-	b.open("/").until(in("[aria-labelledby=working]", "run · WRITER, step plan"))
+	b.open("/").until(in("[aria-labelledby=working]", "run · WRITER · step plan"))
 	b.open(path)
 	p.order(t, "plan", "finish")
 	b.until(stepIs("Plan it", "completed") +

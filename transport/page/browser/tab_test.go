@@ -271,24 +271,24 @@ func (b *tab) check(name string) *tab {
 	if script != "" {
 		b.run(script)
 	}
-	for _, width := range []int64{2560, 390, 1200} {
+	for _, width := range []int64{1920, 320, 1200} {
 		b.fits(name, width)
 		for _, night := range []bool{false, true} {
-			if night && width != 1200 && screenshots == "" {
+			if night && width != 1200 {
 				continue // its colors are the same at each width
 			}
 			b.do(dark(night))
 			b.until(fmt.Sprintf(`matchMedia('(prefers-color-scheme: dark)').matches === %v`, night))
 			testkit.Equal(b.t, eval[bool](b, `/rgb\(2\d\d/.test(getComputedStyle(document.body).backgroundColor)`),
 				!night, "%s is light", name)
-			b.shoot(fmt.Sprintf("%s-%d%s", name, width, map[bool]string{true: "-dark"}[night]))
+			b.shoot(fmt.Sprintf("%s-unfolded-%d%s", name, width, map[bool]string{true: "-dark"}[night]))
 			rules := allRules
 			switch {
-			case script == "" || width == 2560:
+			case script == "" || width == 1920:
 				continue
 			case night:
 				rules = `'color-contrast'`
-			case width == 390:
+			case width == 320:
 				rules = `'target-size', 'scrollable-region-focusable'`
 			}
 			b.run(`window.found = undefined; axe.run(document, {resultTypes: ['violations'], runOnly: [` + rules +

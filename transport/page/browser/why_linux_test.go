@@ -15,8 +15,8 @@ import (
 func stopped() string {
 	workflows, steps := "", ""
 	step := func(id, more string) {
-		steps += fmt.Sprintf("  - {id: %s, name: N, description: d, instructions_file: s.md, outputs: {text: {type: "+
-			"file, description: t}}, %s}\n", id, more)
+		steps += fmt.Sprintf("  - {id: %s, name: Write the text, description: d, instructions_file: s.md, outputs: "+
+			"{text: {type: file, description: t}}, %s}\n", id, more)
 	}
 	for name, more := range map[string]string{
 		"check":     `reviews: [], checks: [{name: tidy, run: [sh, -c, "echo two files are not tidy; exit 3"]}]`,
@@ -34,8 +34,8 @@ func stopped() string {
 		workflows += fmt.Sprintf("  - {name: %s, summary: S, steps: [%s]}\n", name, entries)
 		step(name, more)
 	}
-	workflows += "  - {name: rounds, summary: S, steps: [{repeat: {steps: [rounds], until: {run: [\"false\"]}, " +
-		"at_most: 1}}]}\n"
+	workflows += "  - {name: rounds, summary: S, steps: [{repeat: {steps: [rounds], until: {run: [grep, -q, mountains, " +
+		"idea.txt]}, at_most: 1}}]}\n"
 	step("rounds", "reviews: []")
 	return "name: ten\nversion: 1.0.0\nsummary: S\ncommon_job_info_provided_to_all_steps_at_runtime: none\n" +
 		"workflows:\n" + workflows + "steps:\n" + steps
@@ -128,20 +128,21 @@ func TestWhyWorkStopped(t *testing.T) {
 		for _, want := range wants {
 			b.until(fmt.Sprintf(`(%s).includes(%q)`, top, want))
 		}
+		b.picture("why-" + name)
 		b.check("why-" + name)
 	}
 	for name, wants := range map[string][]string{
 		"check": {"Step check: check `sh -c", "failed with exit code 3: two files are not tidy.",
-			"Give advice, or pass over what failed", "Resume the run"},
+			"Give its agents advice here, or pass over what failed", "Resume the run"},
 		"review": {`Step review: its review failed, on "Is it short?": It has 900 words.`,
-			"Give advice, or pass over what failed", "Resume the run"},
+			"Give its agents advice here, or pass over what failed", "Resume the run"},
 		"crash": {"Step crash: its reviewer gave no verdict", "no such model", "Repair the reviewer first.",
 			"Resume the run"},
 		"sign": {"Step sign: a person (local) did not pass its outputs", "Say more", "Say in the advice", "Resume"},
 		"rounds": {"Step rounds: its rounds are used up", "Have one more round", "Go on as it is",
 			"Stop the workflow"},
 		"budget":   {"A budget has paused it", "at most 1 may", "Raise the budget here.", "Max agents of unknown cost"},
-		"limit":    {"waiting for a limit", "waits until its provider’s limit is over"},
+		"limit":    {"waiting for a limit", "waits until its provider’s limit is over", "You need to do nothing"},
 		"conflict": {"Both have changed these files", "idea.txt", "Undo the merge"},
 		"dead":     {"Send a follow-up", "start another attempt"},
 	} {
