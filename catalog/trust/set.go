@@ -173,7 +173,9 @@ func (s Set) narrows(was Set, same func(x, y Entry) bool) bool {
 	reach, others := s.contains()
 	reached, approved := was.contains()
 	for key := range reached {
-		reach[key] = reach[key] // so that a missing one is compared, too
+		if _, still := reach[key]; !still {
+			reach[key] = config.Contain{} // which is less strict
+		}
 	}
 	for key, c := range reach {
 		if !c.Narrower(reached[key]) {
