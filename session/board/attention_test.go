@@ -386,7 +386,8 @@ func TestNotify(t *testing.T) {
 	testkit.Equal(t, n.Title, "Step write: A report")
 	testkit.Equal(t, OrEmpty(n.Since), Stamp(soon))
 	testkit.True(t, strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write"), "%+v", n)
-	testkit.True(t, strings.HasSuffix(n.Link, "/sessions/0a1b2c3d?decide=write#decide-0a1b2c3d-write"), "the link is %s", n.Link)
+	testkit.True(t, strings.HasSuffix(n.Link, "/sessions/0a1b2c3d?decide=write#decide-0a1b2c3d-write"),
+		"the link is %s", n.Link)
 
 	_, stopOther := open()
 	v := s.newTask()

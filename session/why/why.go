@@ -74,8 +74,8 @@ func (w Why) Sentence() string {
 	}
 
 	if w.Kind == Silent {
-		text = strings.TrimSuffix(text, ".") + "; the last one never connected to the MCP server " + w.By + ", which its program must know " +
-			"('deepwork help tutorials/run')"
+		text = strings.TrimSuffix(text, ".") + "; the last one never connected to the MCP server " + w.By +
+			", which its program must know ('deepwork help tutorials/run')"
 	}
 	if w.Step != "" {
 		text = "Step " + w.Step + ": " + text
