@@ -304,14 +304,15 @@ func TestKeys(t *testing.T) {
 		of   Attention
 		want string
 	}{
-		"a step":             {step, "step_waits s 1"},
-		"its run":            {Attention{Kind: AttentionRun, ID: "r", Since: new("2")}, ""},
-		"another run":        {Attention{Kind: AttentionRun, ID: "x", Since: new("2")}, "run_to_resume x 2"},
-		"a config":           {Attention{Kind: AttentionUntrusted, ID: "c", Since: new("3")}, "untrusted c"},
-		"a try at a limit":   {Attention{Kind: AttentionLimit, ID: "r", Since: new("3")}, "limit_unclear r"},
-		"a source":           {Attention{Kind: AttentionSource, ID: "x", Title: "Which?"}, "source_asks x  Which?"},
-		"a budget":           {Attention{Kind: AttentionBudget, ID: "b"}, "budget_reached b"},
-		"a question of one":  {Attention{Kind: AttentionSource, ID: "x", Since: new("1"), Title: "W"}, "source_asks x 1 W"},
+		"a step":           {step, "step_waits s 1"},
+		"its run":          {Attention{Kind: AttentionRun, ID: "r", Since: new("2")}, ""},
+		"another run":      {Attention{Kind: AttentionRun, ID: "x", Since: new("2")}, "run_to_resume x 2"},
+		"a config":         {Attention{Kind: AttentionUntrusted, ID: "c", Since: new("3")}, "untrusted c"},
+		"a try at a limit": {Attention{Kind: AttentionLimit, ID: "r", Since: new("3")}, "limit_unclear r"},
+		"a source":         {Attention{Kind: AttentionSource, ID: "x", Title: "Which?"}, "source_asks x  Which?"},
+		"a budget":         {Attention{Kind: AttentionBudget, ID: "b"}, "budget_reached b"},
+		"a question of one": {Attention{Kind: AttentionSource, ID: "x", Since: new("1"), Title: "W"},
+			"source_asks x 1 W"},
 		"an attempt":         {Attention{Kind: AttentionFailed, ID: "a", Since: new("1")}, "attempt_failed a 1"},
 		"conflicts":          {Attention{Kind: AttentionConflicts, ID: "a", Since: new("1")}, "attempt_conflicts a 1"},
 		"what is to be read": {Attention{Kind: AttentionReview, ID: "a", Since: new("1")}, "attempt_to_review a 1"},

@@ -153,7 +153,7 @@ func keyOf(item *Attention, all []Attention) string {
 		return ""
 	case item.Kind == AttentionSource: // one run may ask several questions
 		return key + " " + OrEmpty(item.Since) + " " + item.Title
-	case item.Since == nil, item.Kind == AttentionUntrusted, item.Kind == AttentionLimit: // a save, or a try, is no news
+	case item.Since == nil, item.Kind == AttentionUntrusted, item.Kind == AttentionLimit: // a save or a try is no news
 		return key
 	}
 	return key + " " + *item.Since

@@ -94,7 +94,8 @@ func TestLookAtItems(t *testing.T) {
 		"1 one.go completed  port:completed look:completed",
 		`2 {"file":"two.go"} failed I give up. (look[1]) port:completed look:failed`,
 		"3 three.go running  (port[2]) port:running look:not_begun",
-		"4 four.go waiting_for_you Step port[3]: a person has to pass its outputs. (port[3]) port:waiting_for_you look:not_begun",
+		"4 four.go waiting_for_you Step port[3]: a person has to pass its outputs. (port[3]) port:waiting_for_you " +
+			"look:not_begun",
 		"5 five.go dropped  (port[4]) port:dropped look:not_begun",
 		"6 six.go not_begun  (port[5]) port:not_begun look:not_begun",
 	})

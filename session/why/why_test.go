@@ -50,8 +50,8 @@ func TestSentences(t *testing.T) {
 		{Why{Kind: Unknown, Amount: 2, Most: 2}, "2 of its agents have ended with an unknown cost, and at most 2 may."},
 		{Why{Kind: Unknown, Amount: 1, Most: 1}, "1 of its agents has ended with an unknown cost, and at most 1 may."},
 		{Why{Kind: Silent, Step: "a", Tries: 1, By: "m", Said: "command not found."},
-			"Step a: its agent ended without finishing it: command not found; the last one never connected to the MCP " +
-				"server m, which its program must know ('deepwork help tutorials/run')."},
+			"Step a: its agent ended without finishing it: command not found; the last one never connected to the " +
+				"MCP server m, which its program must know ('deepwork help tutorials/run')."},
 		{Why{Kind: Time, Most: 90}, "It has reached its time limit of 1m30s."},
 		{Why{Kind: Conflict, Step: "merge:a[1]", Said: "git status lists them"},
 			"Step merge:a[1]: its merge has conflicts: git status lists them."},

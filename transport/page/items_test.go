@@ -30,12 +30,13 @@ func TestExportOfItems(t *testing.T) {
 	list := &run.Step{ID: "port", Name: "For each of todo", List: &run.List{AtOnce: 3}, Nested: make([]run.Tree, 1)}
 	for i, state := range []board.State{board.Completed, board.Failed, board.Dropped, board.NotBegun} {
 		step := &run.Step{ID: job.Item("port", i), Name: "Port it", State: state}
-		list.List.Items = append(list.List.Items, &run.Item{Number: i + 1, Value: "<" + string(state) + ">", State: state,
-			Steps: []*run.Step{step}})
+		list.List.Items = append(list.List.Items, &run.Item{Number: i + 1, Value: "<" + string(state) + ">",
+			State: state, Steps: []*run.Step{step}})
 		list.Nested[0].Entries = append(list.Nested[0].Entries, []*run.Step{step})
 	}
 	list.List.Items[1].Said = "It is too hard."
-	nested := &run.Step{ID: "tidy", Nested: []run.Tree{{Workflow: "trip/tidy", Entries: [][]*run.Step{{{ID: "sweep"}}}}}}
+	nested := &run.Step{ID: "tidy",
+		Nested: []run.Tree{{Workflow: "trip/tidy", Entries: [][]*run.Step{{{ID: "sweep"}}}}}}
 	var b bytes.Buffer
 	testkit.Must(t, testkit.Get(exportView()).Must(t).Execute(&b, &exported{Stat: new(diffstat),
 		runView: &runView{View: &run.View{RunReply: new(board.RunReply),

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -166,7 +167,12 @@ func (s *Site) project(w http.ResponseWriter, r *http.Request) {
 	all = slices.DeleteFunc(append(all, state.Project{Root: p.Here}), func(one state.Project) bool {
 		return one.Root == "" || p.Path(one.Root) != path
 	})
-	if err == nil && len(all) == 0 {
+	gone := len(all) == 0
+	if !gone {
+		info, missing := os.Stat(all[0].Root)
+		gone = missing != nil || !info.IsDir()
+	}
+	if err == nil && gone {
 		err = &refusal{http.StatusNotFound, "There is no such project: its folder may have been moved."}
 	}
 	var pages http.Handler

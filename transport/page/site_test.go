@@ -522,7 +522,8 @@ steps:
 	}
 
 	finish("needs_work", "Waiting: a person must say how to go on")
-	testkit.ContainsAll(t, ann.get("/"), []string{`href="` + at + `?decide=try#decide-` + id + `-try" aria-label="Decide… `,
+	testkit.ContainsAll(t, ann.get("/"), []string{
+		`href="` + at + `?decide=try#decide-` + id + `-try" aria-label="Decide… `,
 		"its rounds are used up, and a person has to say how it goes on: "})
 	testkit.ContainsAll(t, ann.get(at), []string{"round 1 of 1 is over", "&lt;no&gt;", `value="more"`, `value="stop"`})
 	testkit.Lacks(t, ann.get(at), []string{`value="fail"`})

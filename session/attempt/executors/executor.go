@@ -66,7 +66,7 @@ type Work struct {
 	Model          string   // that it uses; "" means that of its own settings
 	Env            []string // for the agent: NAME=value sets a variable, NAME alone removes it
 	// Contain makes the workspace ready for an agent that is contained by a plan; nil means that this is not possible.
-	Contain func(context.Context, *contain.Plan) error
+	Contain func(context.Context, *contain.Plan) error `json:"-"`
 }
 
 // resumes reports whether a work continues a conversation.

@@ -14,8 +14,8 @@ func BenchmarkLive(b *testing.B) {
 	s := serve(b, pagetest.Project(b), overHTTP...)
 	call, page := pagetest.Connect(b, s.url, ""), browse(b, s)
 	task := call.Task("Task", "")
-	page.open("/board").run(`window.seen = {}; new MutationObserver(() => document.querySelectorAll('.card > a').forEach(
-		a => { seen[a.textContent] ??= Date.now(); })).observe(document, {subtree: true, childList: true, ` +
+	page.open("/board").run(`window.seen = {};
+		new MutationObserver(() => document.querySelectorAll('.card > a').forEach(a => { seen[a.textContent] ??= Date.now(); })).observe(document, {subtree: true, childList: true, ` +
 		`characterData: true}); 0`)
 	var all []int64
 	for i := 0; b.Loop(); i++ {

@@ -34,8 +34,8 @@ func stopped() string {
 		workflows += fmt.Sprintf("  - {name: %s, summary: S, steps: [%s]}\n", name, entries)
 		step(name, more)
 	}
-	workflows += "  - {name: rounds, summary: S, steps: [{repeat: {steps: [rounds], until: {run: [grep, -q, mountains, " +
-		"idea.txt]}, at_most: 1}}]}\n"
+	workflows += "  - {name: rounds, summary: S, steps: [{repeat: {steps: [rounds], " +
+		"until: {run: [grep, -q, mountains, idea.txt]}, at_most: 1}}]}\n"
 	step("rounds", "reviews: []")
 	return "name: ten\nversion: 1.0.0\nsummary: S\ncommon_job_info_provided_to_all_steps_at_runtime: none\n" +
 		"workflows:\n" + workflows + "steps:\n" + steps
