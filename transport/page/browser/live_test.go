@@ -15,8 +15,9 @@ func BenchmarkLive(b *testing.B) {
 	call, page := pagetest.Connect(b, s.url, ""), browse(b, s)
 	task := call.Task("Task", "")
 	page.open("/board").run(`window.seen = {};
-		new MutationObserver(() => document.querySelectorAll('.card > a').forEach(a => { seen[a.textContent] ??= Date.now(); })).observe(document, {subtree: true, childList: true, ` +
-		`characterData: true}); 0`)
+		new MutationObserver(() => document.querySelectorAll('.card > a').forEach(a => {
+			seen[a.textContent] ??= Date.now();
+		})).observe(document, {subtree: true, childList: true, characterData: true}); 0`)
 	var all []int64
 	for i := 0; b.Loop(); i++ {
 		time.Sleep(300 * time.Millisecond) // else changes are told together, after a pause
