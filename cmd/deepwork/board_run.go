@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
-	"deepwork/session/git"
 )
 
 // onDetach adds --detach to a command that starts agents.
@@ -103,23 +101,16 @@ func (a *app) start(
 	for _, repo := range r.Repos {
 		a.fields("worktree", repo.WorktreePath)
 	}
-	a.unseen(ctx, engine, t.ProjectID)
+	a.unseen(r.Unseen)
 
 	fmt.Fprintln(a.out)
 	return a.run(ctx, engine, r.AttemptID, -1, f.detach)
 }
 
-// unseen names the files of a project that are not committed, which agents do not see.
-func (a *app) unseen(ctx context.Context, engine *attempt.Engine, project string) {
-	repos, _ := allRepos(ctx, engine, project) // without a note, the work starts all the same
-	var files []string
-	for _, r := range repos {
-		changed, _, _ := git.Changes(ctx, git.Command{Dir: r.Path}, "normal")
-		files = slices.Concat(append(slices.Collect(maps.Values(changed)), files)...)
-	}
-	if files != nil {
-		fmt.Fprintf(a.err, "deepwork: note: what is not committed is not in the worktree: %s\n",
-			oneLine(strings.Join(slices.Sorted(slices.Values(files)), ", "), 500))
+// unseen says which files an agent does not see, if there are any.
+func (a *app) unseen(files string) {
+	if files != "" {
+		fmt.Fprintf(a.err, "deepwork: note: %s%s\n", "w"+attempt.NotInWorktree[1:], oneLine(files, 500))
 	}
 }
 

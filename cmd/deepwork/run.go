@@ -88,9 +88,7 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 				if err != nil {
 					return runRefused(cmd, "starting the run", err)
 				}
-				if p, err := oneProject(ctx, engine, ""); err == nil && r.Branch != nil {
-					a.unseen(ctx, engine, p.ProjectID)
-				}
+				a.unseen(r.Unseen)
 				return a.lead(ctx, engine, r, detach)
 			})
 		},

@@ -125,6 +125,9 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	}
 	e.RunMade(ctx, at, a.JobName+"/"+a.WorkflowName, b.Who)
 	r, err := e.RunReply(ctx, b, at.ID)
+	if err == nil {
+		r.Unseen = unseen(ctx, plan.Attempt.Repos)
+	}
 	return r, board.Midway(err)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"deepwork/actor/telemetry"
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
@@ -103,7 +104,31 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 
 	e.wakeUp()
 	r, err := e.attemptReply(ctx, b, kept.ID)
+	if err == nil {
+		if r.Unseen = unseen(ctx, made.Repos); r.Unseen != "" {
+			r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " " + NotInWorktree + r.Unseen + "."))
+		}
+	}
 	return r, board.Midway(err)
+}
+
+// NotInWorktree is said before the files that an agent will not see.
+const NotInWorktree = "What is not committed is not in the worktree: "
+
+// unseen names the files of repositories that are not committed, and so are not in new worktrees.
+func unseen(ctx context.Context, repos []task.AttemptRepo) string {
+	var files []string
+	for _, r := range repos {
+		if r.RepoPath == "" {
+			continue // it is on the machine that claims the attempt
+		}
+		changed, _, _ := git.Changes(ctx, git.Command{Dir: r.RepoPath}, "normal") // without it, nobody is told
+		for _, names := range changed {
+			files = append(files, names...)
+		}
+	}
+	slices.Sort(files)
+	return jsontext.Clip(strings.Join(files, ", "), 500)
 }
 
 // plan returns an attempt of a task with its first execution, neither of which is on the board yet. It

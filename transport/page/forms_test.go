@@ -377,6 +377,16 @@ func TestField18_TheUserIsAddressed(t *testing.T) {
 	}
 }
 
+// A start names the files that its agent will not see, since they are not committed.
+func TestAStartNamesWhatIsNotCommitted(t *testing.T) {
+	root := pagetest.Project(t)
+	testkit.Write(t, filepath.Join(root, "new.txt"), "x")
+	s := serve(t, root, web.Options{})
+	task, b := pagetest.Connect(t, s.url, "").Task("t", "d"), s.browser(t)
+	started := b.act("/tasks/"+task+"/start?executor=SCRIPT", b.csrf("/board")).is(http.StatusSeeOther, "")
+	testkit.Contains(t, b.get(started.Header.Get("Location")), "What is not committed is not in the worktree: new.txt.")
+}
+
 // The page Help shows the documentation that the program has, whose links lead to each other there.
 func TestHelp(t *testing.T) {
 	b := serve(t, pagetest.Project(t), web.Options{}, transport.Options{Version: "1.2.3", Help: fstest.MapFS{

@@ -157,12 +157,12 @@ func (s *Site) pages() {
 	s.post("/tasks/{task_id}/delete", s.deleteTask)
 	s.post("/tasks/{task_id}/start",
 		call(s.Board.StartTaskAttempt, executorAndRepos,
-			func(_ session.Caller, _ *http.Request, a *attempt.AttemptReply) string {
-				return "/attempts/" + a.AttemptID
+			func(who session.Caller, _ *http.Request, a *attempt.AttemptReply) string {
+				return s.startedAt(who, a.AttemptID, a.Unseen)
 			}))
 	s.post("/runs", call(s.Board.RunWorkflow, workflowAndTime,
-		func(_ session.Caller, _ *http.Request, run *board.RunReply) string {
-			return "/attempts/" + run.RunID
+		func(who session.Caller, _ *http.Request, run *board.RunReply) string {
+			return s.startedAt(who, run.RunID, run.Unseen)
 		}))
 	s.page("GET /schedules", s.schedules)
 	s.page("GET /schedules/{name}", s.schedule)
