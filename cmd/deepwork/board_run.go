@@ -108,9 +108,9 @@ func (a *app) start(
 }
 
 // unseen says which files an agent does not see, if there are any.
-func (a *app) unseen(files string) {
-	if files != "" {
-		fmt.Fprintf(a.err, "deepwork: note: %s%s\n", "w"+attempt.NotInWorktree[1:], oneLine(files, 500))
+func (a *app) unseen(sentence string) {
+	if sentence != "" {
+		fmt.Fprintf(a.err, "deepwork: note: %s\n", inline(sentence))
 	}
 }
 

@@ -63,7 +63,7 @@ type AttemptReply struct {
 	Workspace    string            `json:"-"` // the folder in which its agent works, absolute
 	Contained    string            `json:"-"` // under what its agent last ran; see task.Execution
 	Why          string            `json:"-"` // why its agent has not completed its work, in a sentence
-	Unseen       string            `json:"-"` // of a start: files that are not committed, and so not in its worktrees
+	Unseen       string            `json:"-"` // of a start: which files are not in its worktrees, in a sentence
 
 	Going `json:"-"`
 }

@@ -106,16 +106,13 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	r, err := e.attemptReply(ctx, b, kept.ID)
 	if err == nil {
 		if r.Unseen = unseen(ctx, made.Repos); r.Unseen != "" {
-			r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " " + NotInWorktree + r.Unseen + "."))
+			r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " " + r.Unseen))
 		}
 	}
 	return r, board.Midway(err)
 }
 
-// NotInWorktree is said before the files that an agent will not see.
-const NotInWorktree = "What is not committed is not in the worktree: "
-
-// unseen names the files of repositories that are not committed, and so are not in new worktrees.
+// unseen says which files of repositories are not committed, and so not in new worktrees, or returns "".
 func unseen(ctx context.Context, repos []task.AttemptRepo) string {
 	var files []string
 	for _, r := range repos {
@@ -127,8 +124,12 @@ func unseen(ctx context.Context, repos []task.AttemptRepo) string {
 			files = append(files, names...)
 		}
 	}
+	if files == nil {
+		return ""
+	}
 	slices.Sort(files)
-	return jsontext.Clip(strings.Join(files, ", "), 500)
+	return fmt.Sprintf("What is not committed is not in the worktree: %s.",
+		jsontext.Clip(strings.Join(files, ", "), 500))
 }
 
 // plan returns an attempt of a task with its first execution, neither of which is on the board yet. It

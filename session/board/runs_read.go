@@ -40,7 +40,7 @@ type RunReply struct {
 	Kept  Run  `json:"-"` // as kept on the board
 	Began bool `json:"-"` // it can be resumed
 	Open  bool `json:"-"` // it has not ended; without a leader it goes on once another one leads it
-	// Unseen has, of a start, the files that are not committed, and so not in its worktrees.
+	// Unseen says, of a start, which files are not in its worktrees.
 	Unseen string `json:"-"`
 }
 

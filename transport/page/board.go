@@ -254,15 +254,7 @@ func (s *Site) addTask(ctx context.Context, who session.Caller, r *http.Request)
 		}
 		return s.withNotice(who, next, "The task is on the board, but no agent was started. "+why), nil
 	}
-	return s.startedAt(who, started.AttemptID, started.Unseen), nil
-}
-
-// startedAt returns the page of an attempt that was started, which says what its agent does not see.
-func (s *Site) startedAt(who session.Caller, id, unseen string) string {
-	if unseen != "" {
-		unseen = attempt.NotInWorktree + unseen + "."
-	}
-	return s.withNotice(who, "/attempts/"+id, unseen)
+	return s.withNotice(who, "/attempts/"+started.AttemptID, started.Unseen), nil
 }
 
 // progress reads the costs, the workflow steps and the changes of the tasks with agents.

@@ -158,11 +158,11 @@ func (s *Site) pages() {
 	s.post("/tasks/{task_id}/start",
 		call(s.Board.StartTaskAttempt, executorAndRepos,
 			func(who session.Caller, _ *http.Request, a *attempt.AttemptReply) string {
-				return s.startedAt(who, a.AttemptID, a.Unseen)
+				return s.withNotice(who, "/attempts/"+a.AttemptID, a.Unseen)
 			}))
 	s.post("/runs", call(s.Board.RunWorkflow, workflowAndTime,
 		func(who session.Caller, _ *http.Request, run *board.RunReply) string {
-			return s.startedAt(who, run.RunID, run.Unseen)
+			return s.withNotice(who, "/attempts/"+run.RunID, run.Unseen)
 		}))
 	s.page("GET /schedules", s.schedules)
 	s.page("GET /schedules/{name}", s.schedule)
